@@ -1,0 +1,109 @@
+package core
+
+import (
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// EffectKind tells what the outside must do.
+type EffectKind uint8
+
+// The kinds of effect. Those that name a session are for the node where it is attached.
+const (
+	EffectNone EffectKind = iota
+	// EffectReply: the command Command has been carried out. Name is a declared queue's name or a consumer's tag;
+	// Messages and Consumers are counts where the command's reply has them. Not emitted for commands with NoWait.
+	EffectReply
+	// EffectRefused: the command Command was refused with Code and Text (a channel error, or with Code.Hard() a connection
+	// error). The channel (or session) is failed: later commands on it are dead until it is closed.
+	EffectRefused
+	// EffectAttached: session Session now belongs to the connection that made attempt Request on node Node, under Epoch.
+	EffectAttached
+	// EffectDetached: the session left its node (taken over, NodeDown, ended by expiry). Text is the reason.
+	EffectDetached
+	// EffectConfirmed: the next Count publishes of a confirming channel, in order, are confirmed.
+	EffectConfirmed
+	// EffectNacked: the next Count publishes of a confirming channel are refused.
+	EffectNacked
+	// EffectReturned: a mandatory publish found no queue; Record is the message. Comes before its confirm.
+	EffectReturned
+	// EffectDelivered: a delivery Tag to consumer Name of the channel.
+	EffectDelivered
+	// EffectGot: the answer of a Get: delivery Tag, Messages left in the queue.
+	EffectGot
+	// EffectGetEmpty: the other answer of a Get.
+	EffectGetEmpty
+	// EffectConsumerCancelled: the machine ended consumer Name (its queue was deleted).
+	EffectConsumerCancelled
+	// EffectNode: node Node has a new incarnation Incarnation for nonce Request, or with Incarnation 0 is down.
+	EffectNode
+)
+
+// Effect is one thing that the outside must do because of an entry. One flat type for all kinds: they are made once per
+// message, in order, in one slice.
+type Effect struct {
+	Kind        EffectKind
+	Command     entry.Kind
+	Code        Code
+	Redelivered bool
+	NoAck       bool // the delivery needs no settlement by the client; it needs a Written
+	Windowed    bool // the consumer has no prefetch: its window renews with Written
+	Channel     uint16
+	Count       uint32
+	Messages    uint32
+	Consumers   uint32
+	Session     uint64
+	Epoch       uint64
+	Node        uint64
+	Tag         uint64 // delivery tag
+	Request     uint64
+	Incarnation uint64
+	Name        string
+	Text        string
+	Content
+}
+
+// Content says where a message's content is.
+type Content struct {
+	Number uint64         // vhost-wide message number
+	Loc    message.Loc    // of the record
+	Size   uint32         // of the record, in bytes
+	Record []byte         // the record itself where the entry at hand carries it, else nil: read it by Loc
+	Parts  []message.Part // of a fragmented body, ahead of the record's own body; nil for all others
+}
+
+// Effects gathers the effects of a run of entries.
+type Effects struct {
+	// Node limits what is gathered to sessions attached at that node; 0 gathers all (tests).
+	Node uint64
+	List []Effect
+}
+
+// Code classes a refusal. Each protocol has one table from Code to its own reply code or condition.
+type Code uint8
+
+// The codes, named after AMQP 0-9-1's where it has one.
+const (
+	CodeOK Code = iota
+	CodeContentTooLarge
+	CodeNoRoute
+	CodeAccessRefused
+	CodeNotFound
+	CodeResourceLocked
+	CodePreconditionFailed
+	// From here on hard: the connection is closed.
+	CodeConnectionForced
+	CodeInvalidPath
+	CodeFrameError
+	CodeSyntaxError
+	CodeCommandInvalid
+	CodeChannelError
+	CodeUnexpectedFrame
+	CodeResourceError
+	CodeNotAllowed
+	CodeNotImplemented
+	CodeInternalError
+)
+
+// Hard says whether a refusal with this code ends the connection rather than the channel.
+func (c Code) Hard() bool { return c >= CodeConnectionForced }
