@@ -1,10 +1,11 @@
 package session
 
 import (
-	"context"
+	"sync"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
 )
 
 // Event is what the machine tells a session's endpoint. (The machine's own effect: made once per message, not copied
@@ -17,7 +18,7 @@ type Endpoint interface {
 	// are immutable and may be kept. Called from the apply goroutine: it must not block.
 	Events([]Event)
 	// Closed says that the attachment is over for a reason of the broker's (taken over, no leader, drain): the client is
-	// to be told code and text and closed. At most once; no Events come after it.
+	// to be told code and text and closed. At most once; no Events come after it. It must not block.
 	Closed(*Error)
 }
 
@@ -29,34 +30,131 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
-// Attach asks for a session.
-type Attach struct {
-	Vhost      string
-	User       string
-	Key        string // "" is an anonymous session, which ends with its connection
-	Connection string // display name: "peer -> local"
+// flushBytes is how much a session encodes before it hands it on by itself, in the middle of a read burst.
+const flushBytes = 128 << 10
+
+// Session is an attachment to a session of the machine. The command methods encode; Flush hands on.
+type Session struct {
+	id, epoch uint64
+	user      string
+	vhost     string
+	group     *group
+	endpoint  Endpoint
+
+	buf []byte // commands encoded since the last Flush
+	n   int    // how many
+	err error  // why an earlier hand-over failed
+
+	pending []Event // of the dispatch that is going on
+
+	written struct { // Written comes from the connection's writer
+		sync.Mutex
+		buf []byte
+	}
 }
 
-// Submitter takes encoded commands for one group; replication's Group is one.
-type Submitter interface {
-	Submit(commands []byte, n int) error
+// ID and Epoch name the attachment in the machine.
+func (s *Session) ID() uint64 { return s.id }
+
+// Epoch is the attachment's.
+func (s *Session) Epoch() uint64 { return s.epoch }
+
+// User is the authenticated user; Vhost the virtual host.
+func (s *Session) User() string { return s.user }
+
+// Vhost is the session's virtual host.
+func (s *Session) Vhost() string { return s.vhost }
+
+// Do encodes a command of this session; the caller has set its Channel.
+func (s *Session) Do(cmd entry.Addressed) {
+	cmd.Address(s.id, s.epoch)
+	s.buf = entry.Append(s.buf, cmd)
+	s.encoded()
 }
 
-// The package's face, carried out in broker.go:
-//
-//	New(Options) *Broker
-//	(*Broker) Attach(ctx context.Context, a Attach, e Endpoint) (*Session, error)    waits until it is applied
-//	(*Broker) Dispatch(group uint64, fx *core.Effects)                               from the apply goroutine
-//	(*Broker) Registered(group, incarnation uint64); Unregistered(group uint64, reason string)
-//	(*Broker) Drain(reason string)
-//
-//	(*Session) Do(cmd entry.Command)                  encodes a command (its Ref is filled in by Do from channel)
-//	(*Session) Publish(...), Settle(...)              the hot ones, without allocation
-//	(*Session) Flush() error                          hands on what was encoded since the last Flush
-//	(*Session) Written(channel uint16, tag uint64)
-//	(*Session) Content(*Event) (record []byte, parts [][]byte, err error)
-//	(*Session) End(), Detach()
-type _ = struct {
-	context.Context
-	entry.Command
+// Publish encodes a publish. rec is copied. With fragmented its body begins with the channel's Fragments and rec.Body is
+// the rest.
+func (s *Session) Publish(channel uint16, mandatory, fragmented bool, rec *message.Record) {
+	x := entry.Publish{Ref: s.ref(channel), Mandatory: mandatory, Fragmented: fragmented}
+	s.buf = entry.AppendPublishHead(s.buf, &x, message.RecordBytes(rec))
+	s.buf = message.AppendRecord(s.buf, rec)
+	s.buf = append(s.buf, rec.Body...)
+	s.encoded()
+}
+
+// Fragment encodes a piece (at most 512 KiB) of a big body, ahead of its Publish.
+func (s *Session) Fragment(channel uint16, piece []byte) {
+	s.buf = entry.Append(s.buf, &entry.Fragment{Ref: s.ref(channel), Piece: piece})
+	s.encoded()
+}
+
+// Settle encodes the fate of deliveries: first to last each, or with multiple all unsettled up to last (0: all).
+func (s *Session) Settle(channel uint16, outcome entry.Outcome, multiple bool, first, last uint64) {
+	x := entry.Settle{Ref: s.ref(channel), Outcome: outcome, Multiple: multiple, First: first, Last: last}
+	s.buf = entry.AppendSettle(s.buf, &x)
+	s.encoded()
+}
+
+func (s *Session) ref(channel uint16) entry.Ref {
+	return entry.Ref{Session: s.id, Epoch: s.epoch, Channel: channel}
+}
+
+func (s *Session) encoded() {
+	s.n++
+	if len(s.buf) >= flushBytes {
+		s.err = s.Flush()
+	}
+}
+
+// Flush hands on what was encoded. It blocks while the group has too much under way: back-pressure on this connection.
+// An error means that the node may not speak for the group now; Endpoint.Closed says why.
+func (s *Session) Flush() error {
+	if s.err != nil || s.n == 0 {
+		return s.err
+	}
+	s.err = s.group.submitter.Submit(s.buf, s.n)
+	s.n = 0
+	if s.buf = s.buf[:0]; cap(s.buf) > 4*flushBytes {
+		s.buf = nil // one big fragment must not make every connection big
+	}
+	return s.err
+}
+
+// Written says that the channel's deliveries up to tag have reached the socket. Safe beside the command methods.
+func (s *Session) Written(channel uint16, tag uint64) error {
+	s.written.Lock()
+	defer s.written.Unlock()
+	s.written.buf = entry.Append(s.written.buf[:0], &entry.Written{Ref: s.ref(channel), Tag: tag})
+	return s.group.submitter.Submit(s.written.buf, 1)
+}
+
+// Content reads a delivery's record, and the parts that precede the record's own body where it is fragmented. Safe from
+// any goroutine.
+func (s *Session) Content(e *Event) (record []byte, parts [][]byte, err error) {
+	if record = e.Record; record == nil {
+		if record, err = s.group.contents.Content(e.Loc, e.Size); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, p := range e.Parts {
+		b, err := s.group.contents.Content(p.Loc, p.Size)
+		if err != nil {
+			return nil, nil, err
+		}
+		parts = append(parts, b)
+	}
+	return record, parts, nil
+}
+
+// End closes the session in good order; Detach says that its connection is lost. No events come afterwards.
+func (s *Session) End() { s.leave(&entry.End{}) }
+
+// Detach says that the session's connection is lost.
+func (s *Session) Detach() { s.leave(&entry.Detach{}) }
+
+func (s *Session) leave(cmd entry.Addressed) {
+	if s.group.forget(s) {
+		s.Do(cmd)
+		_ = s.Flush() // unregistered: the machine has ended the session already
+	}
 }

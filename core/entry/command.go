@@ -58,6 +58,15 @@ type Ref struct {
 	Channel uint16
 }
 
+// Address fills in whose command it is; the channel stays.
+func (r *Ref) Address(session, epoch uint64) { r.Session, r.Epoch = session, epoch }
+
+// Addressed is a command on behalf of a session.
+type Addressed interface {
+	Command
+	Address(session, epoch uint64)
+}
+
 func (r *Ref) code(c *coder) { c.u64(&r.Session); c.u64(&r.Epoch); c.u16(&r.Channel) }
 
 type (

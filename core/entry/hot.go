@@ -31,6 +31,18 @@ func AppendPublish(dst []byte, x *Publish) []byte {
 	return c.buf
 }
 
+// AppendPublishHead encodes a Publish up to its record, of which recordBytes bytes are to follow: so that a record is
+// built in place. x.Record is not looked at.
+func AppendPublishHead(dst []byte, x *Publish, recordBytes int) []byte {
+	c := coder{buf: append(dst, byte(KindPublish)), encoding: true}
+	x.Ref.code(&c)
+	c.boolean(&x.Mandatory)
+	c.boolean(&x.Fragmented)
+	n := uint64(recordBytes)
+	c.u64(&n)
+	return c.buf
+}
+
 // AppendSettle is Append for a *Settle, without allocation beyond dst's growth.
 func AppendSettle(dst []byte, x *Settle) []byte {
 	c := coder{buf: append(dst, byte(KindSettle)), encoding: true}

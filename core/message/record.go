@@ -3,6 +3,7 @@ package message
 import (
 	"encoding/binary"
 	"errors"
+	"math/bits"
 )
 
 // Loc is where a record lies in this node's copy of the log: the raft index of its entry (40 bits) and the offset in
@@ -47,6 +48,14 @@ func AppendRecord(dst []byte, r *Record) []byte {
 	dst = append(dst, r.Properties...)
 	return binary.AppendUvarint(dst, r.BodySize)
 }
+
+// RecordBytes is the length of what AppendRecord and the body behind it take.
+func RecordBytes(r *Record) int {
+	return 3 + len(r.Exchange) + len(r.RoutingKey) + uvarintBytes(uint64(len(r.Properties))) + len(r.Properties) +
+		uvarintBytes(r.BodySize) + len(r.Body)
+}
+
+func uvarintBytes(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
 // ParseRecord reads a record; r's fields are views into b.
 func ParseRecord(b []byte, r *Record) error {

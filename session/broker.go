@@ -1,0 +1,303 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// Attach asks for a session.
+type Attach struct {
+	Vhost      string
+	User       string
+	Key        string // "" is an anonymous session, which ends with its connection
+	Connection string // display name: "peer -> local"
+}
+
+// Submitter takes encoded commands for one group, in order; replication's Group is one.
+type Submitter interface {
+	// Submit copies n commands. It blocks while too much is under way, and fails while the node is not registered.
+	Submit(commands []byte, n int) error
+}
+
+// Contents reads message content of one group from this node's disk or cache; core/store's Group is one.
+type Contents interface {
+	Content(loc message.Loc, size uint32) ([]byte, error)
+}
+
+// Options configure a Broker.
+type Options struct {
+	Node      uint64
+	Submit    map[uint64]Submitter // by data group
+	Contents  map[uint64]Contents
+	VhostHome func(vhost string) (group uint64, ok bool) // which group holds a vhost; safe from any goroutine
+}
+
+// Broker is a node's hub between the endpoints of its connections and the machines of its data groups.
+type Broker struct {
+	node   uint64
+	home   func(string) (uint64, bool)
+	groups map[uint64]*group
+	Stats  Stats
+}
+
+// Stats count since the node's start.
+type Stats struct {
+	Attached, Confirmed, Nacked, Returned, Delivered, DeliveredNoAck, Redelivered, Got, GotEmpty atomic.Uint64
+}
+
+type group struct {
+	node      uint64
+	submitter Submitter
+	contents  Contents
+	stats     *Stats
+
+	mu         sync.Mutex
+	registered bool
+	reason     string // why it is not registered
+	requests   uint64
+	attaching  map[uint64]*attempt
+	sessions   map[uint64]*Session
+
+	touched []*Session // scratch of Dispatch
+}
+
+type attempt struct {
+	session *Session
+	answer  chan error // buffered: the dispatcher never waits
+}
+
+// New makes a Broker; its groups serve once Registered.
+func New(o Options) *Broker {
+	b := &Broker{node: o.Node, home: o.VhostHome, groups: map[uint64]*group{}}
+	for id, s := range o.Submit {
+		b.groups[id] = &group{
+			node: o.Node, submitter: s, contents: o.Contents[id], stats: &b.Stats, reason: "node is starting",
+			attaching: map[uint64]*attempt{}, sessions: map[uint64]*Session{},
+		}
+	}
+	return b
+}
+
+// Attach attaches endpoint e to a session and answers once the machine has applied it. Refusals are *Error.
+func (b *Broker) Attach(ctx context.Context, a Attach, e Endpoint) (*Session, error) {
+	id, ok := b.home(a.Vhost)
+	g := b.groups[id]
+	if !ok || g == nil {
+		return nil, &Error{core.CodeNotAllowed, fmt.Sprintf("vhost %s not found", a.Vhost)}
+	}
+	request, try, err := g.attempt(&Session{group: g, endpoint: e, user: a.User, vhost: a.Vhost})
+	if err != nil {
+		return nil, err
+	}
+	cmd := entry.Attach{Request: request, Vhost: a.Vhost, User: a.User, Key: a.Key, Connection: a.Connection}
+	if err := g.submitter.Submit(entry.Append(nil, &cmd), 1); err != nil {
+		g.abandon(request)
+		return nil, &Error{core.CodeConnectionForced, "node cannot reach the vhost's leader: " + err.Error()}
+	}
+	select {
+	case err = <-try.answer:
+	case <-ctx.Done():
+		if !g.abandon(request) { // answered in this very moment
+			if err = <-try.answer; err == nil {
+				try.session.End()
+			}
+		}
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.Stats.Attached.Add(1)
+	return try.session, nil
+}
+
+func (g *group) attempt(s *Session) (uint64, *attempt, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.registered {
+		return 0, nil, &Error{core.CodeConnectionForced, g.reason}
+	}
+	g.requests++
+	try := &attempt{session: s, answer: make(chan error, 1)}
+	g.attaching[g.requests] = try
+	return g.requests, try, nil
+}
+
+// abandon gives up an attempt; false if it has been answered. An attach that is applied later is ended by attached.
+func (g *group) abandon(request uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, ok := g.attaching[request]
+	delete(g.attaching, request)
+	return ok
+}
+
+// forget takes a session out; false if it had gone already.
+func (g *group) forget(s *Session) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sessions[s.id] != s {
+		return false
+	}
+	delete(g.sessions, s.id)
+	return true
+}
+
+// Registered says that the node may speak for the group.
+func (b *Broker) Registered(id, _ uint64) {
+	if g := b.groups[id]; g != nil {
+		g.mu.Lock()
+		g.registered = true
+		g.mu.Unlock()
+	}
+}
+
+// Unregistered says that it may not any longer: the group's endpoints are closed with reason.
+func (b *Broker) Unregistered(id uint64, reason string) {
+	g := b.groups[id]
+	if g == nil {
+		return
+	}
+	refusal := &Error{core.CodeConnectionForced, reason}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.registered, g.reason = false, reason
+	for _, s := range g.sessions {
+		s.endpoint.Closed(refusal)
+	}
+	for _, try := range g.attaching {
+		try.answer <- refusal
+	}
+	clear(g.sessions)
+	clear(g.attaching)
+}
+
+// Dispatch hands the effects of an apply round to the endpoints. Called from the group's apply goroutine.
+func (b *Broker) Dispatch(id uint64, fx *core.Effects) {
+	g := b.groups[id]
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var s *Session // of the event before: events come in runs
+	var n counts
+	for i := range fx.List {
+		e := &fx.List[i]
+		switch e.Kind {
+		case core.EffectAttached:
+			g.attached(e)
+			continue
+		case core.EffectNode:
+			continue
+		}
+		if e.Session == 0 {
+			g.refused(e)
+			continue
+		}
+		if s == nil || s.id != e.Session {
+			if s = g.sessions[e.Session]; s == nil {
+				continue
+			}
+		}
+		if e.Kind == core.EffectDetached {
+			g.deliver(s)
+			s.endpoint.Closed(&Error{core.CodeConnectionForced, e.Text})
+			delete(g.sessions, s.id)
+			s = nil
+			continue
+		}
+		n.count(e)
+		if len(s.pending) == 0 {
+			g.touched = append(g.touched, s)
+		}
+		s.pending = append(s.pending, *e)
+	}
+	for i, s := range g.touched {
+		g.deliver(s)
+		g.touched[i] = nil
+	}
+	g.touched = g.touched[:0]
+	n.add(g.stats)
+}
+
+// pendingKept bounds the events' slice that an idle session keeps.
+const pendingKept = 256
+
+func (g *group) deliver(s *Session) {
+	if len(s.pending) == 0 {
+		return
+	}
+	s.endpoint.Events(s.pending)
+	clear(s.pending) // lets go of the records
+	if s.pending = s.pending[:0]; cap(s.pending) > pendingKept {
+		s.pending = nil
+	}
+}
+
+func (g *group) attached(e *Event) {
+	if e.Node != g.node {
+		return
+	}
+	try := g.attaching[e.Request]
+	if try == nil { // the client did not wait for it
+		end := entry.End{Ref: entry.Ref{Session: e.Session, Epoch: e.Epoch}}
+		go g.submitter.Submit(entry.Append(nil, &end), 1) //nolint:errcheck // unregistered: ended with the node
+		return
+	}
+	delete(g.attaching, e.Request)
+	try.session.id, try.session.epoch = e.Session, e.Epoch
+	g.sessions[e.Session] = try.session
+	try.answer <- nil
+}
+
+func (g *group) refused(e *Event) {
+	if try := g.attaching[e.Request]; e.Kind == core.EffectRefused && e.Node == g.node && try != nil {
+		delete(g.attaching, e.Request)
+		try.answer <- &Error{e.Code, e.Text}
+	}
+}
+
+// counts gathers a round's statistics, so that the shared counters are touched once per round.
+type counts struct{ confirmed, nacked, returned, delivered, noAck, redelivered, got, empty uint64 }
+
+func (n *counts) count(e *Event) {
+	switch e.Kind {
+	case core.EffectConfirmed:
+		n.confirmed += uint64(e.Count)
+	case core.EffectNacked:
+		n.nacked += uint64(e.Count)
+	case core.EffectReturned:
+		n.returned++
+	case core.EffectGot:
+		n.got++
+	case core.EffectGetEmpty:
+		n.empty++
+	case core.EffectDelivered:
+		if e.NoAck {
+			n.noAck++
+		} else {
+			n.delivered++
+		}
+		if e.Redelivered {
+			n.redelivered++
+		}
+	}
+}
+
+func (n *counts) add(s *Stats) {
+	s.Confirmed.Add(n.confirmed)
+	s.Nacked.Add(n.nacked)
+	s.Returned.Add(n.returned)
+	s.Delivered.Add(n.delivered)
+	s.DeliveredNoAck.Add(n.noAck)
+	s.Redelivered.Add(n.redelivered)
+	s.Got.Add(n.got)
+	s.GotEmpty.Add(n.empty)
+}
