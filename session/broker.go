@@ -65,6 +65,7 @@ type group struct {
 	sessions   map[uint64]*Session
 
 	touched []*Session // scratch of Dispatch
+	spare   [][]Event  // slices for the sessions of the next round; an idle session keeps none
 }
 
 type attempt struct {
@@ -216,6 +217,7 @@ func (b *Broker) Dispatch(id uint64, fx *core.Effects) {
 		n.count(e)
 		if len(s.pending) == 0 {
 			g.touched = append(g.touched, s)
+			s.pending = g.takeSpare()
 		}
 		s.pending = append(s.pending, *e)
 	}
@@ -227,8 +229,20 @@ func (b *Broker) Dispatch(id uint64, fx *core.Effects) {
 	n.add(g.stats)
 }
 
-// pendingKept bounds the events' slice that an idle session keeps.
-const pendingKept = 256
+// Bounds of what the group keeps for the next round: slices, and events in each.
+const (
+	spareMax       = 64
+	spareEventsMax = 8192
+)
+
+func (g *group) takeSpare() []Event {
+	if n := len(g.spare) - 1; n >= 0 {
+		s := g.spare[n]
+		g.spare = g.spare[:n]
+		return s
+	}
+	return nil
+}
 
 func (g *group) deliver(s *Session) {
 	if len(s.pending) == 0 {
@@ -236,9 +250,10 @@ func (g *group) deliver(s *Session) {
 	}
 	s.endpoint.Events(s.pending)
 	clear(s.pending) // lets go of the records
-	if s.pending = s.pending[:0]; cap(s.pending) > pendingKept {
-		s.pending = nil
+	if len(g.spare) < spareMax && cap(s.pending) <= spareEventsMax {
+		g.spare = append(g.spare, s.pending[:0])
 	}
+	s.pending = nil
 }
 
 func (g *group) attached(e *Event) {
