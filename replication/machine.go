@@ -50,8 +50,9 @@ type Machine interface {
 	Install(index, term uint64) error
 }
 
-// Snapshot is a consistent cut of a machine.
-type Snapshot interface {
+// Snapshot is a consistent cut of a machine. It is an alias, so that core/store can return it without importing this
+// package.
+type Snapshot = interface {
 	Index() uint64
 	Term() uint64
 	Conf() []byte
