@@ -2,14 +2,18 @@ package route
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/understudy-mq/understudy/core/message"
 )
 
-// ErrMatch says that a headers binding's x-match is none of all, any, all-with-x and any-with-x; wrapped with what it is.
-var ErrMatch = errors.New("invalid x-match")
+// ErrMatch says that a headers binding's x-match is none of all, any, all-with-x and any-with-x; it is wrapped with what
+// it is, in RabbitMQ's words.
+var ErrMatch = errors.New("Invalid x-match field")
 
-// ErrExchange says that Bind names an exchange that was not declared.
+// ErrExchange says that Bind names an exchange that is not declared.
 var ErrExchange = errors.New("no such exchange")
 
 // Kind is an exchange type.
@@ -24,7 +28,19 @@ const (
 )
 
 // ParseKind answers the kind that a client calls s ("direct", "fanout", "topic", "headers").
-func ParseKind(s string) (Kind, bool) { return 0, false }
+func ParseKind(s string) (Kind, bool) {
+	switch s {
+	case "direct":
+		return Direct, true
+	case "fanout":
+		return Fanout, true
+	case "topic":
+		return Topic, true
+	case "headers":
+		return Headers, true
+	}
+	return 0, false
+}
 
 // Dest is where a binding leads: another exchange, or where Exchange is empty the queue with id Queue.
 type Dest struct {
@@ -33,35 +49,117 @@ type Dest struct {
 }
 
 // Router is a vhost's routing table.
-type Router struct{}
+type Router struct {
+	exchanges map[string]*exchange
+	names     map[string]uint32 // the default exchange
+	cache     cache
+	walk      walk
+}
 
 // New makes an empty table; only the default exchange "" is there.
-func New() *Router { return &Router{} }
+func New() *Router {
+	return &Router{exchanges: make(map[string]*exchange), names: make(map[string]uint32)}
+}
 
 // Declare adds an exchange. One that exists is left as it is.
-func (r *Router) Declare(name string, kind Kind) {}
+func (r *Router) Declare(name string, kind Kind) {
+	if r.exchanges[name] == nil {
+		r.exchanges[name] = newExchange(kind)
+	}
+}
 
-// Delete removes an exchange, the bindings from it and those to it.
-func (r *Router) Delete(name string) {}
+// Delete removes an exchange and the bindings from it. Bindings to it lead nowhere from now on, also if its name is
+// declared again; Unbind forgets them.
+func (r *Router) Delete(name string) {
+	if x := r.exchanges[name]; x != nil {
+		x.gone = true
+		delete(r.exchanges, name)
+		r.cache.drop()
+	}
+}
 
 // Name maps a routing key of the default exchange to a queue.
-func (r *Router) Name(queue string, id uint32) {}
+func (r *Router) Name(queue string, id uint32) { r.names[queue] = id }
 
-// Unname undoes Name.
-func (r *Router) Unname(queue string) {}
+// Unname undoes Name. Bindings to the queue are the caller's to undo.
+func (r *Router) Unname(queue string) { delete(r.names, queue) }
 
-// Bind binds d to source. A binding is told from others by destination, key and Identity(args); repeating one does nothing.
-// Errors: ErrMatch, ErrExchange (source or destination exchange unknown).
-func (r *Router) Bind(source string, d Dest, key string, args message.Table) error { return nil }
+// Bind binds d to source. A binding is told from others by destination, key and Identity(args); repeating one does
+// nothing. Errors: ErrMatch (headers exchanges only), ErrExchange where source or the destination exchange is not declared.
+func (r *Router) Bind(source string, d Dest, key string, args message.Table) error {
+	x := r.exchanges[source]
+	if x == nil {
+		return fmt.Errorf("%w: source '%s'", ErrExchange, source)
+	}
+	b := &binding{queue: d.Queue}
+	if d.Exchange != "" {
+		if b.to = r.exchanges[d.Exchange]; b.to == nil {
+			return fmt.Errorf("%w: destination '%s'", ErrExchange, d.Exchange)
+		}
+	}
+	if x.kind == Headers {
+		match, err := parseMatch(args)
+		if err != nil {
+			return err
+		}
+		b.match = match
+	}
+	if x.bind(ident{d, key, Identity(args)}, b) {
+		r.cache.drop()
+	}
+	return nil
+}
 
 // Unbind undoes Bind with the same arguments; a binding that is not there is no error.
-func (r *Router) Unbind(source string, d Dest, key string, args message.Table) {}
+func (r *Router) Unbind(source string, d Dest, key string, args message.Table) {
+	if x := r.exchanges[source]; x != nil && x.unbind(ident{d, key, Identity(args)}) {
+		r.cache.drop()
+	}
+}
 
-// Identity is the part of args that tells bindings apart: equal for the same fields in any order.
-func Identity(args message.Table) string { return "" }
+// Identity is the part of args that tells bindings apart: equal for the same fields in any order, as RabbitMQ has it. Of
+// fields with one key the first counts.
+func Identity(args message.Table) string {
+	if len(args) == 0 {
+		return ""
+	}
+	sorted := slices.Clone(args)
+	slices.SortStableFunc(sorted, func(a, b message.Field) int { return strings.Compare(a.Key, b.Key) })
+	sorted = slices.CompactFunc(sorted, func(a, b message.Field) bool { return a.Key == b.Key })
+	return string(message.AppendTable(nil, sorted))
+}
 
-// Route appends to out the ids of the queues that a message to exchange with key goes to: each once, ascending. headers
-// is called at most once, and only if a headers exchange is on the way; nil means no headers.
+// Route appends to out the ids of the queues that a message to exchange with key goes to: each once, ascending. An exchange
+// that is not declared leads nowhere. headers is called at most once, and only if a headers exchange is on the way; nil means
+// that there are none.
 func (r *Router) Route(exchange, key []byte, headers func() message.Table, out []uint32) []uint32 {
+	if len(exchange) == 0 {
+		if id, ok := r.names[string(key)]; ok {
+			return append(out, id)
+		}
+		return out
+	}
+	x := r.exchanges[string(exchange)]
+	if x == nil {
+		return out
+	}
+	if x.kind == Direct {
+		// Not worth a place in the cache: keys made up per message would push out what is.
+		if at := x.keys[string(key)]; at == nil {
+			return out
+		} else if len(at.list) == 1 && at.list[0].to == nil {
+			return append(out, at.list[0].queue)
+		}
+	}
+	if ids, ok := r.cache.get(x, key); ok {
+		return append(out, ids...)
+	}
+	start := len(out)
+	out = r.walk.run(x, key, headers, out)
+	slices.Sort(out[start:])
+	out = out[:start+len(slices.Compact(out[start:]))]
+	if !r.walk.byHeaders {
+		r.cache.put(x, key, r.walk.byKey, out[start:])
+	}
 	return out
 }

@@ -1,0 +1,76 @@
+package route
+
+import "github.com/understudy-mq/understudy/core/message"
+
+// walk finds the queues of a message from scratch. Its slices are kept for the next one.
+type walk struct {
+	todo      []*exchange
+	round     uint64
+	topics    topicWalk
+	headers   headers
+	byKey     bool // the last run looked at the routing key,
+	byHeaders bool // at the headers
+}
+
+// run appends the ids that exchange first leads to, in no order and maybe several times. Each exchange is visited once,
+// so cycles end.
+func (w *walk) run(first *exchange, key []byte, read func() message.Table, out []uint32) []uint32 {
+	w.round++
+	w.byKey, w.byHeaders = false, false
+	w.headers = headers{read: read}
+	first.round = w.round
+	w.todo = append(w.todo[:0], first)
+	for len(w.todo) > 0 {
+		last := len(w.todo) - 1
+		x := w.todo[last]
+		w.todo = w.todo[:last]
+		out = w.leave(x, key, out)
+	}
+	w.headers = headers{}
+	return out
+}
+
+// leave takes all ways out of x that match.
+func (w *walk) leave(x *exchange, key []byte, out []uint32) []uint32 {
+	switch x.kind {
+	case Direct:
+		w.byKey = true
+		if at := x.keys[string(key)]; at != nil {
+			out = w.follow(at, out)
+		}
+	case Topic:
+		w.byKey = true
+		for _, n := range w.topics.match(&x.words, key) {
+			out = w.follow(&n.bucket, out)
+		}
+	case Headers:
+		w.byHeaders = true
+		w.headers.open()
+		for _, b := range x.all.list {
+			if b.match.holds(&w.headers) {
+				out = w.take(b, out)
+			}
+		}
+	default:
+		out = w.follow(&x.all, out)
+	}
+	return out
+}
+
+func (w *walk) follow(at *bucket, out []uint32) []uint32 {
+	for _, b := range at.list {
+		out = w.take(b, out)
+	}
+	return out
+}
+
+func (w *walk) take(b *binding, out []uint32) []uint32 {
+	if b.to == nil {
+		return append(out, b.queue)
+	}
+	if !b.to.gone && b.to.round != w.round {
+		b.to.round = w.round
+		w.todo = append(w.todo, b.to)
+	}
+	return out
+}
