@@ -1,0 +1,162 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+)
+
+// ErrNotFound says that what a call names is not there; it is answered with 404.
+var ErrNotFound = errors.New("not found")
+
+// ErrConflict says that a call does not fit the state of the cluster; it is answered with 409 and its own text.
+var ErrConflict = errors.New("conflict")
+
+// ErrUnavailable says that the cluster cannot do it now; it is answered with 503 and its own text.
+var ErrUnavailable = errors.New("unavailable")
+
+// State lists what the vhosts hold. vhost "" means all.
+type State interface {
+	Vhosts() []api.Vhost
+	Queues(vhost string) []api.Queue
+	Exchanges(vhost string) []api.Exchange
+	Bindings(vhost string) []api.Binding
+	Consumers(vhost string) []api.Consumer
+}
+
+// Cluster is the node's view of its cluster, and the verbs that change it.
+type Cluster interface {
+	Name() string // of this node, as listings give it
+	Cluster() api.Cluster
+	Groups() []api.Group
+	Listeners() []api.Listener
+	AddMember(ctx context.Context, id uint64, address string) error
+	PromoteMember(ctx context.Context, id uint64) error
+	RemoveMember(ctx context.Context, id uint64) error
+	TransferLeader(ctx context.Context, group, id uint64) error
+}
+
+// Connections are the clients of this node.
+type Connections interface {
+	Connections() []api.Connection
+	// CloseConnection closes one by its name; false if there is none.
+	CloseConnection(name, reason string) bool
+}
+
+// Login answers who a caller is. The error's text goes to the log, never to the caller.
+type Login func(user, password string, loopback bool) (api.Whoami, error)
+
+// Options configure a Handler.
+type Options struct {
+	State       State
+	Cluster     Cluster
+	Connections Connections
+	Login       Login
+	Ready       func() error // nil: clients are served
+	Metrics     http.Handler
+	Version     string
+	Logger      *slog.Logger
+}
+
+// Handler answers the requests of an admin port.
+type Handler struct {
+	o    Options
+	root http.Handler
+}
+
+// bodyBytesMax bounds a request's body.
+const bodyBytesMax = 1 << 20
+
+// New makes a Handler.
+func New(o Options) *Handler {
+	h := &Handler{o: o}
+	mux := http.NewServeMux()
+	h.register(mux, h.apiRoutes(), h.authenticated)
+	h.register(mux, h.openRoutes(), func(f http.HandlerFunc) http.Handler { return f })
+	mux.Handle("/debug/pprof/", loopbackOnly(profiles()))
+	mux.HandleFunc("/", notFound)
+	h.root = http.NewCrossOriginProtection().Handler(mux)
+	return h
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, bodyBytesMax)
+	h.root.ServeHTTP(w, r)
+}
+
+var _ http.Handler = (*Handler)(nil)
+
+type route struct {
+	method, path string
+	serve        http.HandlerFunc
+}
+
+// register adds routes, and for each path an answer to methods that it does not have.
+func (h *Handler) register(mux *http.ServeMux, routes []route, wrap func(http.HandlerFunc) http.Handler) {
+	methods := make(map[string]string)
+	for _, r := range routes {
+		mux.Handle(r.method+" "+r.path, wrap(r.serve))
+		if methods[r.path] != "" {
+			methods[r.path] += ", "
+		}
+		methods[r.path] += r.method
+	}
+	for path, allowed := range methods {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", allowed)
+			fail(w, http.StatusMethodNotAllowed, "Method Not Allowed", "use "+allowed)
+		})
+	}
+}
+
+// openRoutes need no password.
+func (h *Handler) openRoutes() []route {
+	return []route{
+		{"GET", "/health/live", h.live},
+		{"GET", "/health/ready", h.ready},
+		{"GET", "/metrics", h.o.Metrics.ServeHTTP},
+	}
+}
+
+func (h *Handler) apiRoutes() []route {
+	return []route{
+		{"GET", "/api/overview", h.overview},
+		{"GET", "/api/nodes", h.nodes},
+		{"GET", "/api/nodes/{name}", h.node},
+		{"GET", "/api/whoami", h.whoami},
+		{"GET", "/api/vhosts", h.vhosts},
+		{"GET", "/api/vhosts/{vhost}", h.vhost},
+		{"GET", "/api/queues", h.queues},
+		{"GET", "/api/queues/{vhost}", h.queues},
+		{"GET", "/api/queues/{vhost}/{name}", h.queue},
+		{"GET", "/api/queues/{vhost}/{name}/bindings", h.queueBindings},
+		{"GET", "/api/exchanges", h.exchanges},
+		{"GET", "/api/exchanges/{vhost}", h.exchanges},
+		{"GET", "/api/exchanges/{vhost}/{name}", h.exchange},
+		{"GET", "/api/bindings", h.bindings},
+		{"GET", "/api/bindings/{vhost}", h.bindings},
+		{"GET", "/api/consumers", h.consumers},
+		{"GET", "/api/consumers/{vhost}", h.consumers},
+		{"GET", "/api/connections", h.connections},
+		{"GET", "/api/connections/{name}", h.connection},
+		{"DELETE", "/api/connections/{name}", h.closeConnection},
+		{"GET", "/api/cluster", h.cluster},
+		{"GET", "/api/cluster/members", h.members},
+		{"POST", "/api/cluster/members", h.addMember},
+		{"DELETE", "/api/cluster/members/{id}", h.removeMember},
+		{"POST", "/api/cluster/members/{id}/promote", h.promoteMember},
+		{"POST", "/api/cluster/transfer-leader", h.transferLeader},
+		{"GET", "/api/groups", h.groups},
+		{"GET", "/api/health/checks/alarms", h.checkGroups},
+		{"GET", "/api/health/checks/local-alarms", h.checkGroups},
+		{"GET", "/api/health/checks/virtual-hosts", h.checkGroups},
+		{"GET", "/api/health/checks/ready-to-serve-clients", h.ready},
+		{"GET", "/api/health/checks/is-in-service", h.ready},
+		{"GET", "/api/health/checks/node-is-quorum-critical", h.checkCritical},
+		{"GET", "/api/health/checks/port-listener/{port}", h.checkPort},
+		{"GET", "/api/health/checks/protocol-listener/{protocol}", h.checkProtocol},
+	}
+}

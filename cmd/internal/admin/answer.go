@@ -1,0 +1,64 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+)
+
+// answer writes a JSON body. An error while writing means that the caller is gone.
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func fail(w http.ResponseWriter, status int, name, reason string) {
+	answer(w, status, api.Error{Error: name, Reason: reason})
+}
+
+// notFound is what RabbitMQ answers, word for word: its tools compare.
+func notFound(w http.ResponseWriter, _ *http.Request) {
+	fail(w, http.StatusNotFound, "Object Not Found", "Not Found")
+}
+
+// done answers a verb: 204, or what the error stands for.
+func done(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case errors.Is(err, ErrNotFound):
+		notFound(w, r)
+	case errors.Is(err, ErrConflict):
+		fail(w, http.StatusConflict, "conflict", err.Error())
+	case errors.Is(err, ErrUnavailable):
+		fail(w, http.StatusServiceUnavailable, "unavailable", err.Error())
+	default:
+		fail(w, http.StatusBadRequest, "bad_request", err.Error())
+	}
+}
+
+// decode reads a JSON body into v; false if it has answered the caller already.
+func decode(w http.ResponseWriter, r *http.Request, v any) bool {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err == nil && d.Decode(new(json.RawMessage)) != io.EOF {
+		err = errors.New("more than one JSON value")
+	}
+	if err == nil {
+		return true
+	}
+	var big *http.MaxBytesError
+	if errors.As(err, &big) {
+		fail(w, http.StatusRequestEntityTooLarge, "bad_request", fmt.Sprintf("a body has at most %d bytes", bodyBytesMax))
+	} else {
+		fail(w, http.StatusBadRequest, "bad_request", "body: "+err.Error())
+	}
+	return false
+}

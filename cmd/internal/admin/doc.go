@@ -1,0 +1,11 @@
+// Package admin is the HTTP face of a node: the API under /api with RabbitMQ's field names, paging and status codes,
+// /health/live and /health/ready, /metrics, and /debug/pprof for callers on the same machine.
+//
+// Guarantees: everything under /api needs a password (basic auth); bodies are bounded; a request that a browser sends
+// from another origin, or with another content type than JSON, changes nothing. Every error has a JSON body with
+// "error" and "reason".
+//
+// Not guaranteed: that a listing is one cut over several vhosts; each vhost by itself is.
+//
+// Concurrency: a Handler serves any number of requests; what Options names must be safe for that.
+package admin

@@ -1,0 +1,228 @@
+package api
+
+// Error is the body of every answer that is no success.
+type Error struct {
+	Error  string `json:"error"`
+	Reason string `json:"reason"`
+}
+
+// Page is the answer to a listing with ?page=N.
+type Page struct {
+	FilteredCount int `json:"filtered_count"` // rows that match name
+	ItemCount     int `json:"item_count"`     // rows on this page
+	Items         any `json:"items"`
+	Page          int `json:"page"`
+	PageCount     int `json:"page_count"`
+	PageSize      int `json:"page_size"`
+	TotalCount    int `json:"total_count"`
+}
+
+// Health is the answer of /health/* and /api/health/checks/*.
+type Health struct {
+	Status string `json:"status"` // ok or failed
+	Reason string `json:"reason,omitempty"`
+}
+
+// Overview is /api/overview.
+type Overview struct {
+	ManagementVersion string         `json:"management_version"`
+	ProductName       string         `json:"product_name"`
+	ProductVersion    string         `json:"product_version"`
+	RabbitMQVersion   string         `json:"rabbitmq_version"` // what clients may take it for
+	ClusterName       string         `json:"cluster_name"`
+	Node              string         `json:"node"`
+	ObjectTotals      ObjectTotals   `json:"object_totals"`
+	QueueTotals       QueueTotals    `json:"queue_totals"`
+	MessageStats      map[string]any `json:"message_stats"`
+	Listeners         []Listener     `json:"listeners"`
+}
+
+// ObjectTotals counts what a cluster has. Connections and channels are this node's.
+type ObjectTotals struct {
+	Channels    int `json:"channels"`
+	Connections int `json:"connections"`
+	Consumers   int `json:"consumers"`
+	Exchanges   int `json:"exchanges"`
+	Queues      int `json:"queues"`
+}
+
+// QueueTotals sums messages over all queues.
+type QueueTotals struct {
+	Messages               uint64 `json:"messages"`
+	MessagesReady          uint64 `json:"messages_ready"`
+	MessagesUnacknowledged uint64 `json:"messages_unacknowledged"`
+}
+
+// Listener is one listening address.
+type Listener struct {
+	Node      string `json:"node"`
+	Protocol  string `json:"protocol"` // amqp, amqp/ssl, http, clustering
+	IPAddress string `json:"ip_address"`
+	Port      int    `json:"port"`
+}
+
+// Node is one row of /api/nodes. What only the node itself knows is there for the answering node alone.
+type Node struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Running bool   `json:"running"`
+	OSPid   string `json:"os_pid,omitempty"`
+	Uptime  int64  `json:"uptime,omitempty"`     // ms
+	FDUsed  int    `json:"fd_used,omitempty"`    // open file descriptors
+	MemUsed int64  `json:"mem_used,omitempty"`   // resident bytes
+	Procs   int    `json:"processors,omitempty"` // CPUs
+}
+
+// Vhost is one row of /api/vhosts.
+type Vhost struct {
+	Name  string `json:"name"`
+	Group uint64 `json:"group"`
+}
+
+// Queue is one row of /api/queues.
+type Queue struct {
+	Name                   string         `json:"name"`
+	Vhost                  string         `json:"vhost"`
+	Type                   string         `json:"type"`
+	Durable                bool           `json:"durable"`
+	AutoDelete             bool           `json:"auto_delete"`
+	Exclusive              bool           `json:"exclusive"`
+	Arguments              map[string]any `json:"arguments"`
+	State                  string         `json:"state"`
+	Node                   string         `json:"node"` // where its group's leader is
+	Messages               uint64         `json:"messages"`
+	MessagesReady          uint64         `json:"messages_ready"`
+	MessagesUnacknowledged uint64         `json:"messages_unacknowledged"`
+	Consumers              int            `json:"consumers"`
+}
+
+// Exchange is one row of /api/exchanges.
+type Exchange struct {
+	Name       string         `json:"name"`
+	Vhost      string         `json:"vhost"`
+	Type       string         `json:"type"`
+	Durable    bool           `json:"durable"`
+	AutoDelete bool           `json:"auto_delete"`
+	Internal   bool           `json:"internal"`
+	Arguments  map[string]any `json:"arguments"`
+}
+
+// Binding is one row of /api/bindings.
+type Binding struct {
+	Source          string         `json:"source"`
+	Vhost           string         `json:"vhost"`
+	Destination     string         `json:"destination"`
+	DestinationType string         `json:"destination_type"` // queue or exchange
+	RoutingKey      string         `json:"routing_key"`
+	Arguments       map[string]any `json:"arguments"`
+	PropertiesKey   string         `json:"properties_key"`
+}
+
+// QueueRef names a queue inside another row.
+type QueueRef struct {
+	Name  string `json:"name"`
+	Vhost string `json:"vhost"`
+}
+
+// Consumer is one row of /api/consumers.
+type Consumer struct {
+	ConsumerTag    string         `json:"consumer_tag"`
+	Queue          QueueRef       `json:"queue"`
+	AckRequired    bool           `json:"ack_required"`
+	Exclusive      bool           `json:"exclusive"`
+	PrefetchCount  uint32         `json:"prefetch_count"`
+	Active         bool           `json:"active"`
+	ActivityStatus string         `json:"activity_status"`
+	Arguments      map[string]any `json:"arguments"`
+	ChannelDetails ChannelRef     `json:"channel_details"`
+}
+
+// ChannelRef names a consumer's channel.
+type ChannelRef struct {
+	Name           string `json:"name"`
+	ConnectionName string `json:"connection_name"`
+	Node           string `json:"node"`
+	Number         uint16 `json:"number"`
+	User           string `json:"user"`
+}
+
+// Connection is one row of /api/connections: those of the answering node.
+type Connection struct {
+	Name             string         `json:"name"`
+	Node             string         `json:"node"`
+	User             string         `json:"user"`
+	Vhost            string         `json:"vhost"`
+	Protocol         string         `json:"protocol"`
+	State            string         `json:"state"`
+	SSL              bool           `json:"ssl"`
+	PeerHost         string         `json:"peer_host"`
+	PeerPort         int            `json:"peer_port"`
+	Host             string         `json:"host"`
+	Port             int            `json:"port"`
+	Channels         int            `json:"channels"`
+	ConnectedAt      int64          `json:"connected_at"` // Unix ms
+	ClientProperties map[string]any `json:"client_properties"`
+}
+
+// Whoami is /api/whoami.
+type Whoami struct {
+	Name string   `json:"name"`
+	Tags []string `json:"tags"`
+}
+
+// Cluster is /api/cluster.
+type Cluster struct {
+	ID      string   `json:"id"`
+	Node    uint64   `json:"node"` // the answering one
+	Groups  int      `json:"groups"`
+	Ready   bool     `json:"ready"`
+	Reason  string   `json:"reason,omitempty"` // why it is not
+	Version string   `json:"version"`
+	Members []Member `json:"members"`
+}
+
+// Member is one node of the cluster.
+type Member struct {
+	ID      uint64   `json:"id"`
+	Address string   `json:"address"`
+	Role    string   `json:"role"`  // voter or learner
+	Leads   []uint64 `json:"leads"` // groups
+	// Reachable: the answering node is it, or hears from it.
+	Reachable bool `json:"reachable"`
+}
+
+// NewMember is the body of POST /api/cluster/members.
+type NewMember struct {
+	ID      uint64 `json:"id"`
+	Address string `json:"address"`
+}
+
+// Transfer is the body of POST /api/cluster/transfer-leader.
+type Transfer struct {
+	Group uint64 `json:"group"`
+	ID    uint64 `json:"id"`
+}
+
+// Group is one row of /api/groups: a group as the answering node sees it.
+type Group struct {
+	Group       uint64   `json:"group"`
+	Leader      uint64   `json:"leader"` // 0 for none
+	Term        uint64   `json:"term"`
+	Applied     uint64   `json:"applied"`
+	Fingerprint string   `json:"fingerprint"` // hex, of the state at Applied
+	Role        string   `json:"role"`        // leader, follower, candidate, learner
+	Commit      uint64   `json:"commit"`
+	Voters      []uint64 `json:"voters"`
+	Learners    []uint64 `json:"learners"`
+	FirstIndex  uint64   `json:"first_index"`
+	LastIndex   uint64   `json:"last_index"`
+	Error       string   `json:"error,omitempty"` // why it has stopped
+}
+
+// Fingerprint is one row of the fingerprint verb.
+type Fingerprint struct {
+	Group       uint64 `json:"group"`
+	Applied     uint64 `json:"applied"`
+	Term        uint64 `json:"term"`
+	Fingerprint string `json:"fingerprint"`
+}

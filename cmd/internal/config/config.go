@@ -1,0 +1,153 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// GroupsMax bounds the data groups of a cluster.
+const GroupsMax = 64
+
+// MessageBytesMax bounds what --max-message-bytes may be set to.
+const MessageBytesMax = 128 << 20
+
+// Config is what `serve` runs with. Every key is a flag, an UNDERSTUDY_ variable and a key of the YAML file by the same
+// name.
+type Config struct {
+	Data   string `koanf:"data" yaml:"data"`
+	NodeID uint64 `koanf:"node-id" yaml:"node-id"`
+
+	AMQP  string `koanf:"amqp" yaml:"amqp"`
+	AMQPS string `koanf:"amqps" yaml:"amqps"` // "" is off
+	Admin string `koanf:"admin" yaml:"admin"`
+	Peer  string `koanf:"peer" yaml:"peer"`
+
+	Cluster string `koanf:"cluster" yaml:"cluster"` // 1=HOST:PORT,2=...; "" is this node alone
+	Join    string `koanf:"join" yaml:"join"`       // URL,...; "" is none
+	Groups  int    `koanf:"groups" yaml:"groups"`   // data groups, beside the system group
+
+	TLSCert     string `koanf:"tls-cert" yaml:"tls-cert"`
+	TLSKey      string `koanf:"tls-key" yaml:"tls-key"`
+	TLSCA       string `koanf:"tls-ca" yaml:"tls-ca"`
+	PeerTLSCert string `koanf:"peer-tls-cert" yaml:"peer-tls-cert"`
+	PeerTLSKey  string `koanf:"peer-tls-key" yaml:"peer-tls-key"`
+	PeerTLSCA   string `koanf:"peer-tls-ca" yaml:"peer-tls-ca"`
+
+	DefaultUser string `koanf:"default-user" yaml:"default-user"`
+	DefaultPass string `koanf:"default-pass" yaml:"default-pass"`
+
+	MaxMessageBytes int64   `koanf:"max-message-bytes" yaml:"max-message-bytes"`
+	DrainSeconds    float64 `koanf:"drain-seconds" yaml:"drain-seconds"`
+
+	LogLevel  string `koanf:"log-level" yaml:"log-level"`
+	LogFormat string `koanf:"log-format" yaml:"log-format"`
+}
+
+// Default is a node alone, with no set-up.
+func Default() Config {
+	return Config{
+		Data:            "./understudy-data",
+		NodeID:          1,
+		AMQP:            ":5672",
+		Admin:           ":15672",
+		Peer:            "127.0.0.1:7400",
+		Groups:          4,
+		DefaultUser:     "guest",
+		DefaultPass:     "guest",
+		MaxMessageBytes: 16 << 20,
+		DrainSeconds:    10,
+		LogLevel:        "info",
+		LogFormat:       "text",
+	}
+}
+
+// Flags declares the flags of `serve` with their defaults.
+func Flags(f *pflag.FlagSet) {
+	d := Default()
+	f.String("data", d.Data, "folder for everything that the node keeps")
+	f.Uint64("node-id", d.NodeID, "this node's number, unique in the cluster")
+	f.String("amqp", d.AMQP, "address for AMQP 0-9-1 clients")
+	f.String("amqps", d.AMQPS, "address for AMQP 0-9-1 clients over TLS (off unless set; needs --tls-cert and --tls-key)")
+	f.String("admin", d.Admin, "address for HTTP: admin API, /metrics, /health/live, /health/ready")
+	f.String("peer", d.Peer, "address for the other nodes")
+	f.String("cluster", d.Cluster, "the first members, 1=HOST:PEERPORT,2=...; ignored once the node has data (default this node alone)")
+	f.String("join", d.Join, "admin URLs of a running cluster, URL,...; the node joins it as a learner")
+	f.Int("groups", d.Groups, "data groups, 1 to 64, fixed at the first start")
+	f.String("tls-cert", d.TLSCert, "certificate for --amqps (PEM; read again when it changes)")
+	f.String("tls-key", d.TLSKey, "key of --tls-cert (PEM)")
+	f.String("tls-ca", d.TLSCA, "authorities by which clients' certificates are checked, if they show one (PEM)")
+	f.String("peer-tls-cert", d.PeerTLSCert, "certificate between nodes (PEM; read again when it changes)")
+	f.String("peer-tls-key", d.PeerTLSKey, "key of --peer-tls-cert (PEM)")
+	f.String("peer-tls-ca", d.PeerTLSCA, "authority by which nodes check each other (PEM)")
+	f.String("default-user", d.DefaultUser, "user made at the first start; guest may connect from loopback only")
+	f.String("default-pass", d.DefaultPass, "password of --default-user")
+	f.Int64("max-message-bytes", d.MaxMessageBytes, "largest message body taken, in bytes (at most 134217728)")
+	f.Float64("drain-seconds", d.DrainSeconds, "how long a node that was told to stop may take to hand over")
+	f.String("log-level", d.LogLevel, "debug, info, warn or error")
+	f.String("log-format", d.LogFormat, "text or json, on standard error")
+}
+
+// YAML is c as a file that --config reads back.
+func (c Config) YAML() ([]byte, error) {
+	b, err := yaml.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("print settings: %w", err)
+	}
+	return b, nil
+}
+
+// Drain is how long a drain may take.
+func (c Config) Drain() time.Duration { return time.Duration(c.DrainSeconds * float64(time.Second)) }
+
+// JoinURLs is --join as a list.
+func (c Config) JoinURLs() []string { return list(c.Join) }
+
+// Members is --cluster by node id; this node alone, by its peer address, if it is empty.
+func (c Config) Members() (map[uint64]string, error) {
+	if c.Cluster == "" {
+		return map[uint64]string{c.NodeID: c.Peer}, nil
+	}
+	members := make(map[uint64]string)
+	for _, m := range list(c.Cluster) {
+		id, address, err := ParseMember(m)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := members[id]; twice {
+			return nil, fmt.Errorf("node %d is named twice", id)
+		}
+		members[id] = address
+	}
+	return members, nil
+}
+
+// ParseMember reads ID=HOST:PORT.
+func ParseMember(s string) (id uint64, address string, err error) {
+	left, address, ok := strings.Cut(s, "=")
+	if !ok {
+		return 0, "", fmt.Errorf("%q is not ID=HOST:PORT", s)
+	}
+	id, err = strconv.ParseUint(left, 10, 64)
+	if err != nil || id == 0 {
+		return 0, "", fmt.Errorf("%q does not begin with a node id (1 or more)", s)
+	}
+	if err := checkAddress(address, true); err != nil {
+		return 0, "", fmt.Errorf("%q: %w", s, err)
+	}
+	return id, address, nil
+}
+
+func list(s string) []string {
+	var out []string
+	for _, part := range strings.Split(s, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}

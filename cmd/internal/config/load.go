@@ -1,0 +1,100 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// envPrefix begins the variables that are settings: UNDERSTUDY_NODE_ID is node-id.
+const envPrefix = "UNDERSTUDY_"
+
+// Load gathers the settings: defaults, then the YAML file at path (none if ""), then environ (KEY=VALUE, as
+// os.Environ), then the flags that were given. It does not validate; Validate does. Errors: a file that cannot be read,
+// and every key that nobody knows or value of a wrong type, in one error.
+func Load(flags *pflag.FlagSet, path string, environ []string) (Config, error) {
+	const delimiter = "." // no key has one
+	k := koanf.New(delimiter)
+	known := keys()
+	if path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return Config{}, fmt.Errorf("settings file: %w", err)
+		}
+		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+			return Config{}, fmt.Errorf("settings file %s: %w", path, err)
+		}
+	}
+	if err := k.Load(env.Provider(delimiter, environment(environ)), nil); err != nil {
+		return Config{}, fmt.Errorf("environment: %w", err)
+	}
+	given := posflag.ProviderWithFlag(flags, delimiter, nil, func(f *pflag.Flag) (string, any) {
+		if !f.Changed || !known[f.Name] {
+			return "", nil
+		}
+		return f.Name, posflag.FlagVal(flags, f)
+	})
+	if err := k.Load(given, nil); err != nil {
+		return Config{}, fmt.Errorf("flags: %w", err)
+	}
+	return decode(k, known)
+}
+
+// environment maps UNDERSTUDY_NODE_ID to node-id. UNDERSTUDY_CONFIG is the file's own name, not a setting.
+func environment(environ []string) env.Opt {
+	return env.Opt{
+		Prefix:      envPrefix,
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(key, value string) (string, any) {
+			key = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(key, envPrefix)), "_", "-")
+			if key == "config" {
+				return "", nil
+			}
+			return key, value
+		},
+	}
+}
+
+// decode lays what was given over the defaults. Unknown keys are listed together.
+func decode(k *koanf.Koanf, known map[string]bool) (Config, error) {
+	var unknown []string
+	for _, key := range k.Keys() {
+		if !known[key] {
+			unknown = append(unknown, key)
+		}
+	}
+	if len(unknown) > 0 {
+		return Config{}, fmt.Errorf("no such setting: %s (understudy help serve lists them)", strings.Join(unknown, ", "))
+	}
+	c := Default()
+	err := k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{
+		Tag: "koanf",
+		DecoderConfig: &mapstructure.DecoderConfig{
+			Result:           &c,
+			TagName:          "koanf",
+			WeaklyTypedInput: true, // the environment has only text
+		},
+	})
+	if err != nil {
+		return Config{}, fmt.Errorf("settings: %w", err)
+	}
+	return c, nil
+}
+
+// keys are the names of all settings.
+func keys() map[string]bool {
+	known := make(map[string]bool)
+	t := reflect.TypeFor[Config]()
+	for i := range t.NumField() {
+		known[t.Field(i).Tag.Get("koanf")] = true
+	}
+	return known
+}
