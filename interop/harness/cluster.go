@@ -1,0 +1,225 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Options say what kind of cluster a test wants. The zero value is one node.
+type Options struct {
+	Nodes  int      // 1 if 0
+	Args   []string // further arguments of serve
+	Env    []string // further environment, KEY=VALUE
+	Wrap   func(n *Node) []string
+	Direct bool // no proxies between nodes: for measurements
+	// Spare nodes get ports, a data folder and proxies but are not members and are not started.
+	Spare int
+}
+
+// Cluster is a set of nodes and the network between them.
+type Cluster struct {
+	t       testing.TB
+	dir     string
+	opts    Options
+	nodes   []*Node
+	proxies map[pair]*proxy
+	gates   map[pair]*gate
+}
+
+// pair is a direction: from one node to another, by id.
+type pair struct{ from, to int }
+
+// Start starts a cluster and waits until every node is ready. It ends with the test.
+func Start(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	c := New(t, o)
+	for _, n := range c.Members() {
+		if err := n.start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.WaitReady(time.Minute)
+	return c
+}
+
+// New prepares a cluster of which no node runs yet.
+func New(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	o.Nodes = max(1, o.Nodes)
+	dir, err := os.MkdirTemp("", "understudy-cluster-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{t: t, dir: dir, opts: o, proxies: map[pair]*proxy{}, gates: map[pair]*gate{}}
+	t.Cleanup(c.stop)
+	binary := Binary(t)
+	ports := freePorts(t, 3*(o.Nodes+o.Spare))
+	for i := range o.Nodes + o.Spare {
+		name := filepath.Join(dir, fmt.Sprintf("node%d", i+1))
+		c.nodes = append(c.nodes, &Node{ID: i + 1, AMQP: ports[3*i], Admin: ports[3*i+1], Peer: ports[3*i+2], Data: name, Log: name + ".log"})
+	}
+	c.connect()
+	for _, n := range c.nodes {
+		n.argv = c.serve(binary, n)
+		n.env = o.Env
+		if o.Wrap != nil {
+			n.argv = append(o.Wrap(n), n.argv...)
+		}
+	}
+	return c
+}
+
+// connect starts the proxies: one for each ordered pair of nodes, two gates for each unordered one.
+func (c *Cluster) connect() {
+	for _, a := range c.nodes {
+		for _, b := range c.nodes {
+			if a != b {
+				c.gates[pair{a.ID, b.ID}] = newGate()
+			}
+		}
+	}
+	if c.opts.Direct {
+		return
+	}
+	for way, out := range c.gates {
+		p, err := startProxy(c.Node(way.to).Peer, out, c.gates[pair{way.to, way.from}])
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.proxies[way] = p
+	}
+}
+
+// serve is a node's command line. Its own address in --cluster is its own listener; the others' are its proxies to them.
+func (c *Cluster) serve(binary string, n *Node) []string {
+	argv := []string{binary, "serve", "--node-id", fmt.Sprint(n.ID), "--data", n.Data, "--amqp", n.AMQP, "--admin", n.Admin, "--peer", n.Peer}
+	if len(c.nodes) > 1 && n.ID <= c.opts.Nodes {
+		var members []string
+		for _, m := range c.Members() {
+			members = append(members, fmt.Sprintf("%d=%s", m.ID, c.PeerAddress(n.ID, m.ID)))
+		}
+		argv = append(argv, "--cluster", strings.Join(members, ","))
+	}
+	return append(argv, c.opts.Args...)
+}
+
+// PeerAddress is where node from finds node to: its proxy to it.
+func (c *Cluster) PeerAddress(from, to int) string {
+	if p := c.proxies[pair{from, to}]; p != nil {
+		return p.address()
+	}
+	return c.Node(to).Peer
+}
+
+// Node is the node with the id, counted from 1.
+func (c *Cluster) Node(id int) *Node { return c.nodes[id-1] }
+
+// Members are the first members (spares are not among them).
+func (c *Cluster) Members() []*Node { return c.nodes[:c.opts.Nodes] }
+
+// Running are the nodes whose process runs.
+func (c *Cluster) Running() []*Node {
+	var running []*Node
+	for _, n := range c.nodes {
+		if n.Running() {
+			running = append(running, n)
+		}
+	}
+	return running
+}
+
+// URLs are the AMQP addresses of the first members.
+func (c *Cluster) URLs() []string {
+	var urls []string
+	for _, n := range c.Members() {
+		urls = append(urls, n.URL())
+	}
+	return urls
+}
+
+// WaitReady waits until every running node is ready, or fails the test.
+func (c *Cluster) WaitReady(atMost time.Duration) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	defer cancel()
+	for _, n := range c.Running() {
+		if err := n.WaitReady(ctx); err != nil {
+			c.t.Fatalf("cluster: %v", err)
+		}
+	}
+}
+
+// Restart starts a node again after Kill9 or its own end.
+func (c *Cluster) Restart(id int) {
+	c.t.Helper()
+	if err := c.Node(id).Start(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// stop ends every process and, unless the test failed, removes what they left.
+func (c *Cluster) stop() {
+	for _, n := range c.nodes {
+		n.Kill9()
+	}
+	for _, p := range c.proxies {
+		p.close()
+	}
+	if !c.t.Failed() {
+		_ = os.RemoveAll(c.dir)
+		return
+	}
+	for _, n := range c.nodes {
+		if _, err := os.Stat(n.Log); err == nil {
+			c.t.Logf("node %d, end of %s:\n%s", n.ID, n.Log, n.LogTail(4000))
+		}
+		_ = os.RemoveAll(n.Data)
+	}
+}
+
+// freePorts picks loopback addresses that nobody listens on, below the range of which the kernel serves outgoing
+// connections, so that they stay free while a node is down.
+func freePorts(t testing.TB, n int) []string {
+	t.Helper()
+	var open []net.Listener
+	var addresses []string
+	for tries := 0; len(addresses) < n; tries++ {
+		if tries > 100+20*n {
+			t.Fatal("found no free loopback ports")
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 18000+rand.IntN(14000)))
+		if err != nil {
+			continue
+		}
+		open, addresses = append(open, l), append(addresses, l.Addr().String())
+	}
+	for _, l := range open {
+		_ = l.Close()
+	}
+	return addresses
+}
+
+// Await polls until the condition holds, or answers its last error when atMost is over.
+func Await(atMost time.Duration, condition func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	defer cancel()
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("not within %v", atMost), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
