@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 )
 
 // ErrProperties says that bytes are no property list of a 0-9-1 content header; it is wrapped with what is wrong and where.
@@ -188,14 +189,13 @@ func walkProperties(b []byte) (propertyWalk, error) {
 
 // next steps to the next value; false at the end or on a fault, which it stores in err.
 func (w *propertyWalk) next(err *error) bool {
-	for w.property = PropContentType; w.flags&w.property == 0; w.property >>= 1 {
-		if w.property < propLast {
-			if w.at < len(w.b) {
-				*err = fmt.Errorf("%w: %d bytes too many", ErrProperties, len(w.b)-w.at)
-			}
-			return false
+	if w.flags == 0 {
+		if w.at < len(w.b) {
+			*err = fmt.Errorf("%w: %d bytes too many", ErrProperties, len(w.b)-w.at)
 		}
+		return false
 	}
+	w.property = 1 << (bits.Len16(uint16(w.flags)) - 1)
 	w.flags &^= w.property
 	prefix, n := w.width()
 	if prefix+n > len(w.b)-w.at {
@@ -219,7 +219,7 @@ func (w *propertyWalk) width() (prefix, n int) {
 		if len(rest) < 4 {
 			return 4, 0
 		}
-		return 4, int(binary.BigEndian.Uint32(rest))
+		return 4, int(min(binary.BigEndian.Uint32(rest), math.MaxInt32-4))
 	}
 	if len(rest) == 0 {
 		return 1, 0

@@ -10,8 +10,8 @@ import (
 )
 
 // ErrMatch says that a headers binding's x-match is none of all, any, all-with-x and any-with-x; it is wrapped with what
-// it is, in RabbitMQ's words.
-var ErrMatch = errors.New("Invalid x-match field")
+// it is.
+var ErrMatch = errors.New("invalid x-match field")
 
 // ErrExchange says that Bind names an exchange that is not declared.
 var ErrExchange = errors.New("no such exchange")
