@@ -1,0 +1,38 @@
+package store
+
+import (
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// machine is what the store needs of *core.Machine; core/api.go says what the methods do.
+type machine interface {
+	Apply(index uint64, data []byte, fx *core.Effects) error
+	Stamp() int64
+	NextDeadline() int64
+	Incarnation(node uint64) (incarnation, nonce, seq uint64)
+	Fingerprint() uint64
+
+	Checkpoint(put func(key, value []byte), del func(key []byte))
+	Load(key, value []byte) error
+	Loaded() error
+
+	Live(from, to uint64) int
+	Contents(from, to uint64, visit func(message.Loc, uint32))
+	SetFloor(index uint64)
+	TakeDropped(visit func(message.Loc))
+}
+
+// machineKind makes machines and knows their rows.
+type machineKind struct {
+	make        func(group uint64) machine
+	rowContents func(key, value []byte, visit func(message.Loc, uint32)) error
+}
+
+var _ machine = (*core.Machine)(nil)
+
+// coreMachine is the kind that serves; tests of crashes use a smaller one.
+var coreMachine = machineKind{
+	make:        func(group uint64) machine { return core.New(group) },
+	rowContents: core.RowContents,
+}
