@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -32,6 +33,7 @@ type Cluster struct {
 	nodes   []*Node
 	proxies map[pair]*proxy
 	gates   map[pair]*gate
+	stopped sync.Once
 }
 
 // pair is a direction: from one node to another, by id.
@@ -46,7 +48,9 @@ func Start(t testing.TB, o Options) *Cluster {
 			t.Fatal(err)
 		}
 	}
-	c.WaitReady(time.Minute)
+	if err := c.WaitReady(time.Minute); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
@@ -59,7 +63,7 @@ func New(t testing.TB, o Options) *Cluster {
 		t.Fatal(err)
 	}
 	c := &Cluster{t: t, dir: dir, opts: o, proxies: map[pair]*proxy{}, gates: map[pair]*gate{}}
-	t.Cleanup(c.stop)
+	t.Cleanup(c.Stop)
 	binary := Binary(t)
 	ports := freePorts(t, 3*(o.Nodes+o.Spare))
 	for i := range o.Nodes + o.Spare {
@@ -145,31 +149,32 @@ func (c *Cluster) URLs() []string {
 	return urls
 }
 
-// WaitReady waits until every running node is ready, or fails the test.
-func (c *Cluster) WaitReady(atMost time.Duration) {
-	c.t.Helper()
+// WaitReady waits until every running node is ready.
+func (c *Cluster) WaitReady(atMost time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
 	for _, n := range c.Running() {
 		if err := n.WaitReady(ctx); err != nil {
-			c.t.Fatalf("cluster: %v", err)
+			return fmt.Errorf("cluster: %w", err)
 		}
 	}
+	return nil
 }
 
-// Restart starts a node again after Kill9 or its own end.
-func (c *Cluster) Restart(id int) {
-	c.t.Helper()
-	if err := c.Node(id).Start(); err != nil {
-		c.t.Fatal(err)
+// KillAll kills every running node with SIGKILL at the same moment.
+func (c *Cluster) KillAll() {
+	var wg sync.WaitGroup
+	for _, n := range c.Running() {
+		wg.Go(n.Kill9)
 	}
+	wg.Wait()
 }
 
-// stop ends every process and, unless the test failed, removes what they left.
+// Stop ends the cluster before its test ends. Unless the test has failed so far, what the nodes left is removed.
+func (c *Cluster) Stop() { c.stopped.Do(c.stop) }
+
 func (c *Cluster) stop() {
-	for _, n := range c.nodes {
-		n.Kill9()
-	}
+	c.KillAll()
 	for _, p := range c.proxies {
 		p.close()
 	}

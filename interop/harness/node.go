@@ -139,6 +139,9 @@ func (n *Node) wait(ctx context.Context) (int, error) {
 	n.mu.Lock()
 	cmd, exited := n.cmd, n.exited
 	n.mu.Unlock()
+	if cmd == nil {
+		return -1, fmt.Errorf("node %d does not run", n.ID)
+	}
 	select {
 	case <-exited:
 	case <-ctx.Done():

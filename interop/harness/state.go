@@ -25,9 +25,8 @@ func (c *Cluster) Leader(ctx context.Context, group uint64) (leader int, term ui
 }
 
 // WaitLeader waits until the group has a leader that leads by its own word too.
-func (c *Cluster) WaitLeader(group uint64, atMost time.Duration) (leader int, term uint64) {
-	c.t.Helper()
-	err := Await(atMost, func(ctx context.Context) error {
+func (c *Cluster) WaitLeader(group uint64, atMost time.Duration) (leader int, term uint64, err error) {
+	err = Await(atMost, func(ctx context.Context) error {
 		leader, term = c.Leader(ctx, group)
 		if leader == 0 {
 			return fmt.Errorf("group %d has no leader", group)
@@ -41,10 +40,7 @@ func (c *Cluster) WaitLeader(group uint64, atMost time.Duration) (leader int, te
 		}
 		return nil
 	})
-	if err != nil {
-		c.t.Fatalf("cluster: %v", err)
-	}
-	return leader, term
+	return leader, term, err
 }
 
 // BusiestGroup is the data group that has applied most: the one of the vhost under load.
