@@ -5,7 +5,7 @@
 // what one node had to say: its node id, incarnation, sequence number and commands. Control batches (incarnation 0)
 // carry commands that are idempotent by themselves (NodeUp, NodeDown, LeaderUp, Tick).
 //
-// Guarantees: decoding allocates no more than its input is long, never panics, and refuses an unknown version or
+// Guarantees: decoding allocates in proportion to its input, never panics, and refuses an unknown version or
 // command kind with ErrUnknown (the group must stop, never skip). Encoded bytes are self-delimiting.
 //
 // Not guaranteed: that commands make sense; the machine judges that.
