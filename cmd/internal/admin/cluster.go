@@ -43,7 +43,7 @@ func (h *Handler) nodeRows() []api.Node {
 	c := h.o.Cluster.Cluster()
 	rows := make([]api.Node, 0, len(c.Members))
 	for _, m := range c.Members {
-		n := api.Node{Name: NodeName(m.ID), Type: "disc", Running: m.Reachable}
+		n := api.Node{Name: NodeName(m.ID), Type: "disc", Running: m.Running}
 		if m.ID == c.Node {
 			n.Running, n.OSPid, n.Procs = true, strconv.Itoa(os.Getpid()), runtime.NumCPU()
 		}
@@ -159,7 +159,7 @@ func (h *Handler) checkCritical(w http.ResponseWriter, _ *http.Request) {
 	for _, m := range c.Members {
 		if m.Role == "voter" {
 			voters++
-			if m.Reachable && m.ID != c.Node {
+			if m.Running && m.ID != c.Node {
 				running++
 			}
 		}

@@ -187,8 +187,8 @@ type Member struct {
 	Address string   `json:"address"`
 	Role    string   `json:"role"`  // voter or learner
 	Leads   []uint64 `json:"leads"` // groups
-	// Reachable: the answering node is it, or hears from it.
-	Reachable bool `json:"reachable"`
+	// Running: registered and not given up by the system group's leader.
+	Running bool `json:"running"`
 }
 
 // NewMember is the body of POST /api/cluster/members.

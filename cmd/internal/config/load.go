@@ -20,7 +20,7 @@ const envPrefix = "UNDERSTUDY_"
 
 // Load gathers the settings: defaults, then the YAML file at path (none if ""), then environ (KEY=VALUE, as
 // os.Environ), then the flags that were given. It does not validate; Validate does. Errors: a file that cannot be read,
-// and every key that nobody knows or value of a wrong type, in one error.
+// and every key of it that nobody knows or value of a wrong type, in one error.
 func Load(flags *pflag.FlagSet, path string, environ []string) (Config, error) {
 	const delimiter = "." // no key has one
 	k := koanf.New(delimiter)
@@ -33,7 +33,7 @@ func Load(flags *pflag.FlagSet, path string, environ []string) (Config, error) {
 			return Config{}, fmt.Errorf("settings file %s: %w", path, err)
 		}
 	}
-	if err := k.Load(env.Provider(delimiter, environment(environ)), nil); err != nil {
+	if err := k.Load(env.Provider(delimiter, environment(environ, known)), nil); err != nil {
 		return Config{}, fmt.Errorf("environment: %w", err)
 	}
 	given := posflag.ProviderWithFlag(flags, delimiter, nil, func(f *pflag.Flag) (string, any) {
@@ -48,14 +48,15 @@ func Load(flags *pflag.FlagSet, path string, environ []string) (Config, error) {
 	return decode(k, known)
 }
 
-// environment maps UNDERSTUDY_NODE_ID to node-id. UNDERSTUDY_CONFIG is the file's own name, not a setting.
-func environment(environ []string) env.Opt {
+// environment maps UNDERSTUDY_NODE_ID to node-id. Variables that are no settings are left alone: orchestrators set
+// some of their own by the name of a service.
+func environment(environ []string, known map[string]bool) env.Opt {
 	return env.Opt{
 		Prefix:      envPrefix,
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(key, value string) (string, any) {
 			key = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(key, envPrefix)), "_", "-")
-			if key == "config" {
+			if !known[key] {
 				return "", nil
 			}
 			return key, value

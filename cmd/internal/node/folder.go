@@ -1,0 +1,169 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// folderFormat is the layout of the data folder that this code writes and the newest that it reads.
+const folderFormat = 1
+
+// Files and folders of a data folder.
+const (
+	lockFile     = "lock"
+	identityFile = "node.json"
+	logDir       = "log"
+	storeDir     = "store"
+)
+
+// Identity is whose data folder it is. It never changes, but for the cluster id's becoming known.
+type Identity struct {
+	Format    int    `json:"format"`
+	NodeID    uint64 `json:"node_id"`
+	Groups    int    `json:"groups"`     // data groups
+	ClusterID string `json:"cluster_id"` // "" while the cluster forms
+	Joined    bool   `json:"joined"`     // came to a running cluster: it waits to be told its members
+}
+
+// Folder is a locked data folder.
+type Folder struct {
+	path     string
+	lock     *os.File
+	identity Identity
+	fresh    bool // there was no identity
+}
+
+// OpenFolder makes the folder if need be, locks it against other processes and reads whose it is. A fresh folder has an
+// identity only after claim. Errors: in use by another process; written by a newer version; damaged.
+func OpenFolder(path string) (*Folder, error) {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("data folder %s is in use by another process: stop it, or give this one its own --data", path)
+		}
+		return nil, fmt.Errorf("lock data folder %s: %w", path, err)
+	}
+	f := &Folder{path: path, lock: lock}
+	if err := f.read(); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *Folder) read() error {
+	name := filepath.Join(f.path, identityFile)
+	b, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		f.fresh = true
+		return f.refuseForeign()
+	}
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	if err := json.Unmarshal(b, &f.identity); err != nil {
+		return fmt.Errorf("%s is damaged: %w; restore it, or replace this member with an empty --data", name, err)
+	}
+	if f.identity.Format != folderFormat {
+		return fmt.Errorf("data folder %s has format %d, this program reads %d: start the version that wrote it",
+			f.path, f.identity.Format, folderFormat)
+	}
+	return nil
+}
+
+// refuseForeign guards a log or a store whose identity was lost: taking them for nobody's would let a second node vote
+// with them.
+func (f *Folder) refuseForeign() error {
+	for _, name := range []string{logDir, storeDir} {
+		if _, err := os.Stat(filepath.Join(f.path, name)); err == nil {
+			return fmt.Errorf("data folder %s has a %s but no %s: restore that file, or use an empty --data", f.path, name, identityFile)
+		}
+	}
+	return nil
+}
+
+// Identity is whose folder it is.
+func (f *Folder) Identity() Identity { return f.identity }
+
+// Fresh says that the folder belongs to nobody yet.
+func (f *Folder) Fresh() bool { return f.fresh }
+
+// Claim makes a fresh folder want's; of another it checks that node id and groups agree.
+func (f *Folder) Claim(want Identity) error {
+	if f.fresh {
+		want.Format = folderFormat
+		return f.write(want)
+	}
+	if f.identity.NodeID != want.NodeID {
+		return fmt.Errorf("data folder %s belongs to node %d, not to node %d: start with --node-id %d or with another --data",
+			f.path, f.identity.NodeID, want.NodeID, f.identity.NodeID)
+	}
+	if f.identity.Groups != want.Groups {
+		return fmt.Errorf("data folder %s was made with --groups %d, which is fixed at the first start: start with it, not with %d",
+			f.path, f.identity.Groups, want.Groups)
+	}
+	return nil
+}
+
+// SetClusterID records the cluster's id once it is known. Another id than the recorded one is refused.
+func (f *Folder) SetClusterID(id string) error {
+	if f.identity.ClusterID == id {
+		return nil
+	}
+	if f.identity.ClusterID != "" {
+		return fmt.Errorf("data folder %s belongs to cluster %s, not to cluster %s", f.path, f.identity.ClusterID, id)
+	}
+	next := f.identity
+	next.ClusterID = id
+	return f.write(next)
+}
+
+// write replaces the identity on disk, whole or not at all.
+func (f *Folder) write(next Identity) error {
+	b, err := json.MarshalIndent(next, "", "  ")
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	name := filepath.Join(f.path, identityFile)
+	if err := replaceFile(name, append(b, '\n')); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	f.identity, f.fresh = next, false
+	return nil
+}
+
+func replaceFile(name string, b []byte) error {
+	next, err := os.Create(name + ".next")
+	if err != nil {
+		return err
+	}
+	_, err = next.Write(b)
+	if err == nil {
+		err = next.Sync()
+	}
+	if err = errors.Join(err, next.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(name+".next", name); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Close gives up the lock.
+func (f *Folder) Close() error { return f.lock.Close() }

@@ -1,0 +1,111 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/replication"
+)
+
+const (
+	formInterval  = 25 * time.Millisecond // between looks at what the cluster still lacks
+	proposalPause = 2 * time.Second       // before a proposal that has not been applied is made again
+)
+
+// form waits until the cluster has its id and its first vhost, proposing what is missing where this node leads, and
+// then, once the node is registered, lets clients in.
+func (n *Node) form(ctx context.Context) {
+	tick := time.NewTicker(formInterval)
+	defer tick.Stop()
+	var proposed time.Time
+	for {
+		if err := n.learn(); err != nil {
+			n.o.Fatal(err)
+			return
+		}
+		if n.Ready() == nil {
+			n.serveClients()
+			n.readyOnce.Do(func() { close(n.ready) })
+			return
+		}
+		if !n.formed.Load() && time.Since(proposed) > proposalPause && n.propose() {
+			proposed = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// learn takes note of what the groups' states say by now. An error: the cluster's id is not the folder's.
+func (n *Node) learn() error {
+	var id string
+	n.states[systemGroup].View(func(m *core.Machine) { id = m.ClusterID() })
+	if id == "" {
+		return nil
+	}
+	if err := n.folder.SetClusterID(id); err != nil {
+		return err
+	}
+	n.clusterID.Store(&id)
+	n.states[firstVhostGroup].View(func(m *core.Machine) {
+		if slices.ContainsFunc(m.Vhosts(), func(v core.VhostInfo) bool { return v.Name == firstVhost }) {
+			n.formed.Store(true)
+		}
+	})
+	return nil
+}
+
+// propose proposes the first thing that is missing; false if another node has to. Both commands do nothing when they
+// come twice.
+func (n *Node) propose() bool {
+	group, cmd := uint64(systemGroup), entry.Command(&entry.ClusterInit{ID: uuid.NewString()})
+	if *n.clusterID.Load() != "" && n.knowsCluster() {
+		group, cmd = firstVhostGroup, &entry.VhostCreate{ID: uuid.NewString(), Name: firstVhost}
+	}
+	g := n.raft.Group(group)
+	if g.Status().Leader != n.cfg.NodeID {
+		return false
+	}
+	if err := g.Control(entry.Append(nil, cmd)); err != nil {
+		n.log.Debug("proposal refused", "group", group, "error", err)
+		return false
+	}
+	return true
+}
+
+// knowsCluster says whether the system group's state has the cluster's id.
+func (n *Node) knowsCluster() (known bool) {
+	n.states[systemGroup].View(func(m *core.Machine) { known = m.ClusterID() != "" })
+	return known
+}
+
+// dispatch hands effects to the broker.
+func (n *Node) dispatch(group uint64, fx *core.Effects) { n.broker.Dispatch(group, fx) }
+
+// codec lets replication frame entries without knowing them.
+func codec() replication.Codec {
+	return replication.Codec{
+		AppendHeader: entry.AppendHeader,
+		AppendBatch:  entry.AppendBatch,
+		NodeUp:       func(node, nonce uint64) []byte { return entry.Append(nil, &entry.NodeUp{Node: node, Nonce: nonce}) },
+		NodeDown: func(node, incarnation uint64) []byte {
+			return entry.Append(nil, &entry.NodeDown{Node: node, Incarnation: incarnation})
+		},
+		LeaderUp: func(node, term uint64) []byte { return entry.Append(nil, &entry.LeaderUp{Node: node, Term: term}) },
+		Tick:     func() []byte { return entry.Append(nil, &entry.Tick{}) },
+	}
+}
+
+// String names the node in log lines.
+func (n *Node) String() string {
+	return fmt.Sprintf("node %d of cluster %s", n.cfg.NodeID, *n.clusterID.Load())
+}

@@ -1,0 +1,327 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/understudy-mq/understudy/cmd/internal/certs"
+	"github.com/understudy-mq/understudy/cmd/internal/config"
+	"github.com/understudy-mq/understudy/cmd/internal/telemetry"
+	"github.com/understudy-mq/understudy/core/store"
+	"github.com/understudy-mq/understudy/replication"
+	"github.com/understudy-mq/understudy/session"
+)
+
+// systemGroup is the group of what belongs to the whole cluster; data groups are 1 to N.
+const systemGroup = 0
+
+// firstVhost is made at a cluster's first start, in the first data group.
+const (
+	firstVhost      = "/"
+	firstVhostGroup = 1
+)
+
+// Options are what Start needs beside the settings.
+type Options struct {
+	Config  config.Config
+	Version string
+	Logger  *slog.Logger
+	// Fatal ends the process: a failed fsync and the like.
+	Fatal func(error)
+}
+
+// Node is a running node.
+type Node struct {
+	o       Options
+	cfg     config.Config
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+
+	folder *Folder
+	groups []uint64 // all, the system group first
+	store  *store.DB
+	states map[uint64]*store.Group
+	handle map[uint64]*handle
+	raft   *replication.Node
+	broker *session.Broker
+
+	listeners []listener
+	clients   clients
+	admin     *http.Server
+
+	registered registrations
+	clusterID  atomic.Pointer[string]
+	formed     atomic.Bool // the cluster has its id and the first vhost
+	draining   atomic.Bool
+	ready      chan struct{} // closed when clients were first served
+	readyOnce  sync.Once
+	stop       context.CancelFunc // ends the background work
+	background sync.WaitGroup
+}
+
+// handle is a group of replication's that is not there yet when its users are made.
+type handle struct {
+	group atomic.Pointer[replication.Group]
+}
+
+var errStarting = errors.New("node is starting")
+
+// Submit implements session.Submitter.
+func (h *handle) Submit(commands []byte, n int) error {
+	g := h.group.Load()
+	if g == nil {
+		return errStarting
+	}
+	return g.Submit(commands, n)
+}
+
+func (h *handle) readEntry(index uint64, offset, size int) ([]byte, error) {
+	g := h.group.Load()
+	if g == nil {
+		return nil, errStarting
+	}
+	return g.ReadEntry(index, offset, size)
+}
+
+// registrations tells in which groups the node may speak.
+type registrations struct {
+	mu sync.Mutex
+	in map[uint64]bool
+}
+
+func (r *registrations) set(group uint64, in bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.in[group] = in
+}
+
+// missing answers the first of groups in which the node is not registered.
+func (r *registrations) missing(groups []uint64) (uint64, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range groups {
+		if !r.in[g] {
+			return g, true
+		}
+	}
+	return 0, false
+}
+
+// Start starts a node; it becomes ready later (Ready). Errors are for people: they name the thing and the remedy.
+func Start(ctx context.Context, o Options) (*Node, error) {
+	folder, err := OpenFolder(o.Config.Data)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
+		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
+		registered: registrations{in: map[uint64]bool{}},
+	}
+	if err := n.start(ctx); err != nil {
+		return nil, errors.Join(err, n.release())
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context) error {
+	if err := n.listen(); err != nil {
+		return err
+	}
+	if err := n.claim(ctx); err != nil {
+		return err
+	}
+	if err := n.openStore(); err != nil {
+		return err
+	}
+	if err := n.startRaft(); err != nil {
+		return err
+	}
+	work, stop := context.WithCancel(context.Background())
+	n.stop = stop
+	if err := n.serveAdmin(); err != nil {
+		return err
+	}
+	n.background.Go(func() { n.form(work) })
+	return nil
+}
+
+// claim makes the folder this node's, asking the cluster to join where that is wanted.
+func (n *Node) claim(ctx context.Context) error {
+	want := Identity{NodeID: n.cfg.NodeID, Groups: n.cfg.Groups}
+	switch known := n.folder.Identity(); {
+	case n.folder.Fresh() && n.cfg.Join != "":
+		cluster, err := join(ctx, n.cfg)
+		if err != nil {
+			return err
+		}
+		want.Groups, want.ClusterID, want.Joined = cluster.Groups, cluster.ID, true
+	case known.Joined: // it has the cluster's number of groups, whatever its own setting
+		want.Groups = known.Groups
+	}
+	if err := n.folder.Claim(want); err != nil {
+		return err
+	}
+	for g := range uint64(want.Groups) + 1 {
+		n.groups = append(n.groups, g)
+	}
+	id := n.folder.Identity().ClusterID
+	n.clusterID.Store(&id)
+	return nil
+}
+
+// openStore opens every group's state and makes the broker that its effects go to.
+func (n *Node) openStore() error {
+	db, err := store.Open(vfs.Default, filepath.Join(n.cfg.Data, storeDir), store.Options{
+		Logger:  n.log,
+		Fatal:   n.o.Fatal,
+		Metrics: store.Metrics{Checkpoint: n.metrics.Checkpoint, Evacuated: n.metrics.Evacuated},
+	})
+	if err != nil {
+		return err
+	}
+	n.store = db
+	submit := make(map[uint64]session.Submitter)
+	contents := make(map[uint64]session.Contents)
+	for _, id := range n.groups {
+		n.handle[id] = &handle{}
+		options := store.GroupOptions{Node: n.cfg.NodeID, ReadEntry: n.handle[id].readEntry, OnEffects: n.dispatch}
+		if n.states[id], err = db.Group(id, options); err != nil {
+			return err
+		}
+		if id != systemGroup {
+			submit[id], contents[id] = n.handle[id], n.states[id]
+		}
+	}
+	n.broker = session.New(session.Options{Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome})
+	return nil
+}
+
+// startRaft starts the groups. Their effects go to the broker from here on.
+func (n *Node) startRaft() error {
+	peers, err := n.cfg.Members()
+	if err != nil {
+		return err
+	}
+	peerTLS, err := n.peerTLS()
+	if err != nil {
+		return err
+	}
+	machines := make(map[uint64]replication.Machine)
+	for id, g := range n.states {
+		machines[id] = g
+	}
+	n.raft, err = replication.Start(replication.Options{
+		NodeID:    n.cfg.NodeID,
+		Dir:       filepath.Join(n.cfg.Data, logDir),
+		FS:        vfs.Default,
+		Listen:    n.cfg.Peer,
+		Peers:     peers,
+		Join:      n.folder.Identity().Joined,
+		Groups:    n.groups,
+		Machines:  machines,
+		Codec:     codec(),
+		Observer:  n.observer(),
+		ClusterID: func() string { return *n.clusterID.Load() },
+		PeerTLS:   peerTLS,
+		Logger:    n.log,
+		Fatal:     n.o.Fatal,
+	})
+	if err != nil {
+		return err
+	}
+	for id, h := range n.handle {
+		h.group.Store(n.raft.Group(id))
+	}
+	return nil
+}
+
+func (n *Node) peerTLS() (*tls.Config, error) {
+	if n.cfg.PeerTLSCert == "" {
+		return nil, nil
+	}
+	return certs.Mutual(certs.Files{Cert: n.cfg.PeerTLSCert, Key: n.cfg.PeerTLSKey, CA: n.cfg.PeerTLSCA}, n.log)
+}
+
+// observer follows the groups' fortunes.
+func (n *Node) observer() replication.Observer {
+	return replication.Observer{
+		Registered: func(group, incarnation uint64) {
+			n.log.Info("registered", "group", group, "incarnation", incarnation)
+			n.broker.Registered(group, incarnation)
+			n.registered.set(group, true)
+		},
+		Unregistered: func(group uint64, reason string) {
+			n.log.Warn("registration lost", "group", group, "reason", reason)
+			n.registered.set(group, false)
+			n.broker.Unregistered(group, reason)
+		},
+		Leader: func(group, leader, term uint64) {
+			n.log.Info("leader", "group", group, "leader", leader, "term", term)
+			n.metrics.LeaderChanged()
+		},
+		Synced: n.metrics.Synced,
+	}
+}
+
+// Ready answers nil when clients are served, or why they are not.
+func (n *Node) Ready() error {
+	if n.draining.Load() {
+		return errors.New("node is stopping")
+	}
+	if g, missing := n.registered.missing(n.groups); missing {
+		return fmt.Errorf("node is not registered in group %d", g)
+	}
+	if !n.formed.Load() {
+		return errors.New("cluster is forming")
+	}
+	return nil
+}
+
+// Started is closed once clients are served for the first time.
+func (n *Node) Started() <-chan struct{} { return n.ready }
+
+// vhostHome answers which group holds a vhost.
+func (n *Node) vhostHome(vhost string) (uint64, bool) {
+	return firstVhostGroup, vhost == firstVhost && n.formed.Load()
+}
+
+// listener is an open port.
+type listener struct {
+	net.Listener
+	protocol string // as RabbitMQ names it: amqp, amqp/ssl, http
+}
+
+// listen opens the ports, so that one in use stops the start; they are served later.
+func (n *Node) listen() error {
+	for _, l := range []struct{ protocol, address string }{
+		{"amqp", n.cfg.AMQP}, {"amqp/ssl", n.cfg.AMQPS}, {"http", n.cfg.Admin},
+	} {
+		if l.address == "" {
+			continue
+		}
+		open, err := net.Listen("tcp", l.address)
+		if err != nil {
+			return fmt.Errorf("listen for %s: %w", l.protocol, err)
+		}
+		n.listeners = append(n.listeners, listener{open, l.protocol})
+	}
+	return nil
+}
+
+// adminTimeouts bound what a slow or silent caller can hold.
+const (
+	adminHeaderTimeout = 10 * time.Second
+	adminIdleTimeout   = 2 * time.Minute
+)

@@ -1,0 +1,212 @@
+package telemetry
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// row is one metric that a scrape reads.
+type row struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*reading) float64
+}
+
+// reading is what one scrape reads once.
+type reading struct {
+	messages Messages
+	totals   Totals
+}
+
+type groupRow struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(Group) float64
+}
+
+type collector struct {
+	id      Identity
+	sources Sources
+	started time.Time
+
+	identity *prometheus.Desc
+	build    *prometheus.Desc
+	ready    *prometheus.Desc
+	rows     []row
+	groups   []groupRow
+	process  []processRow
+}
+
+type processRow struct {
+	desc  *prometheus.Desc
+	value func() (float64, bool)
+}
+
+var _ prometheus.Collector = (*collector)(nil)
+
+// protocol labels the message counters as RabbitMQ does.
+var protocol = prometheus.Labels{"protocol": "amqp091"}
+
+func newCollector(id Identity, s Sources) *collector {
+	c := &collector{id: id, sources: s, started: time.Now()}
+	c.identity = prometheus.NewDesc("rabbitmq_identity_info", "Node and cluster.",
+		[]string{"rabbitmq_node", "rabbitmq_cluster", "rabbitmq_endpoint"}, nil)
+	c.build = prometheus.NewDesc("rabbitmq_build_info", "Versions.",
+		[]string{"rabbitmq_version", "product_name", "product_version"}, nil)
+	c.ready = prometheus.NewDesc("understudy_ready", "1 if clients are served.", nil, nil)
+	c.rows = append(totalRows(), messageRows()...)
+	c.groups = groupRows()
+	c.process = c.processRows()
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.identity
+	ch <- c.build
+	ch <- c.ready
+	for _, r := range c.rows {
+		ch <- r.desc
+	}
+	for _, r := range c.groups {
+		ch <- r.desc
+	}
+	for _, r := range c.process {
+		ch <- r.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	cluster := c.sources.ClusterID()
+	ch <- prometheus.MustNewConstMetric(c.identity, prometheus.GaugeValue, 1, c.id.Node, cluster, "prometheus")
+	ch <- prometheus.MustNewConstMetric(c.build, prometheus.GaugeValue, 1, c.id.RabbitMQ, "Understudy", c.id.Version)
+	ch <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, truth(c.sources.Ready()))
+	now := reading{c.sources.Messages(), c.sources.Totals()}
+	for _, r := range c.rows {
+		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(&now))
+	}
+	for _, g := range c.sources.Groups() {
+		for _, r := range c.groups {
+			ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(g), strconv.FormatUint(g.Group, 10))
+		}
+	}
+	for _, r := range c.process {
+		if v, ok := r.value(); ok {
+			ch <- prometheus.MustNewConstMetric(r.desc, prometheus.GaugeValue, v)
+		}
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func totalRows() []row {
+	gauge := func(name, help string, value func(*Totals) uint64) row {
+		return row{prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue,
+			func(r *reading) float64 { return float64(value(&r.totals)) }}
+	}
+	return []row{
+		gauge("rabbitmq_queues", "Queues of the groups that this node leads.", func(t *Totals) uint64 { return t.Queues }),
+		gauge("rabbitmq_consumers", "Consumers of those queues.", func(t *Totals) uint64 { return t.Consumers }),
+		gauge("rabbitmq_queue_messages_ready", "Messages of those queues that are ready.", func(t *Totals) uint64 { return t.Ready }),
+		gauge("rabbitmq_queue_messages_unacked", "Messages of those queues in flight.", func(t *Totals) uint64 { return t.Unacked }),
+		gauge("rabbitmq_queue_messages", "Messages of those queues.", func(t *Totals) uint64 { return t.Ready + t.Unacked }),
+		gauge("rabbitmq_connections", "Client connections.", func(t *Totals) uint64 { return t.Connections }),
+		gauge("rabbitmq_channels", "Open channels.", func(t *Totals) uint64 { return t.Channels }),
+	}
+}
+
+func messageRows() []row {
+	counter := func(name, help string, value func(*Messages) uint64) row {
+		return row{prometheus.NewDesc("rabbitmq_global_messages_"+name+"_total", help, nil, protocol), prometheus.CounterValue,
+			func(r *reading) float64 { return float64(value(&r.messages)) }}
+	}
+	return []row{
+		counter("confirmed", "Publishes confirmed.", func(m *Messages) uint64 { return m.Confirmed }),
+		counter("unroutable_returned", "Mandatory publishes returned.", func(m *Messages) uint64 { return m.Returned }),
+		counter("delivered_consume_manual_ack", "Deliveries to consumers that acknowledge.",
+			func(m *Messages) uint64 { return m.DeliveredManualAck }),
+		counter("delivered_consume_auto_ack", "Deliveries to consumers that do not.",
+			func(m *Messages) uint64 { return m.DeliveredAutoAck }),
+		counter("delivered", "Deliveries to consumers.",
+			func(m *Messages) uint64 { return m.DeliveredManualAck + m.DeliveredAutoAck }),
+		counter("redelivered", "Deliveries that were not the first.", func(m *Messages) uint64 { return m.Redelivered }),
+		counter("get_empty", "Gets that found nothing.", func(m *Messages) uint64 { return m.GotEmpty }),
+		{prometheus.NewDesc("understudy_messages_got_total", "Gets that found a message.", nil, nil), prometheus.CounterValue,
+			func(r *reading) float64 { return float64(r.messages.Got) }},
+		{prometheus.NewDesc("understudy_messages_nacked_total", "Publishes refused to a confirming publisher.", nil, nil),
+			prometheus.CounterValue, func(r *reading) float64 { return float64(r.messages.Nacked) }},
+		{prometheus.NewDesc("understudy_sessions_attached_total", "Sessions attached.", nil, nil), prometheus.CounterValue,
+			func(r *reading) float64 { return float64(r.messages.SessionsAttached) }},
+	}
+}
+
+func groupRows() []groupRow {
+	labelled := func(name, help string, kind prometheus.ValueType, value func(Group) float64) groupRow {
+		return groupRow{prometheus.NewDesc(name, help, []string{"group"}, nil), kind, value}
+	}
+	gauge, count := prometheus.GaugeValue, prometheus.CounterValue
+	return []groupRow{
+		labelled("understudy_group_leader", "Node id of the leader, 0 for none.", gauge, func(g Group) float64 { return float64(g.Leader) }),
+		labelled("understudy_group_leads", "1 if this node leads.", gauge, func(g Group) float64 { return truth(g.Leads) }),
+		labelled("understudy_group_applied", "Last entry applied.", count, func(g Group) float64 { return float64(g.Applied) }),
+		labelled("understudy_group_first_index", "First entry that the log still has.", gauge, func(g Group) float64 { return float64(g.First) }),
+		labelled("understudy_group_stopped", "1 if the group has stopped for an error.", gauge, func(g Group) float64 { return truth(g.Stopped) }),
+		labelled("rabbitmq_raft_term", "Raft term.", count, func(g Group) float64 { return float64(g.Term) }),
+		labelled("rabbitmq_raft_commit_index", "Last entry committed.", gauge, func(g Group) float64 { return float64(g.Commit) }),
+		labelled("rabbitmq_raft_last_written_index", "Last entry of the log.", gauge, func(g Group) float64 { return float64(g.Last) }),
+	}
+}
+
+func (c *collector) processRows() []processRow {
+	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
+	return []processRow{
+		{desc("rabbitmq_process_resident_memory_bytes", "Resident memory."), residentBytes},
+		{desc("rabbitmq_process_open_fds", "Open file descriptors."), openFiles},
+		{desc("rabbitmq_process_max_fds", "Most file descriptors that may be open."), maxFiles},
+		{desc("rabbitmq_disk_space_available_bytes", "Free space where the data folder is."), c.diskFree},
+		{desc("rabbitmq_erlang_uptime_seconds", "Time since the node's start (the name is RabbitMQ's)."),
+			func() (float64, bool) { return time.Since(c.started).Seconds(), true }},
+	}
+}
+
+// residentBytes reads the process's resident memory where the system tells it.
+func residentBytes() (float64, bool) {
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, false
+	}
+	f := strings.Fields(string(b))
+	if len(f) < 2 {
+		return 0, false
+	}
+	pages, err := strconv.ParseUint(f[1], 10, 64)
+	return float64(pages) * float64(os.Getpagesize()), err == nil
+}
+
+func openFiles() (float64, bool) {
+	d, err := os.ReadDir("/proc/self/fd")
+	return float64(len(d)), err == nil
+}
+
+func maxFiles() (float64, bool) {
+	var l syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
+	return float64(l.Cur), err == nil
+}
+
+func (c *collector) diskFree() (float64, bool) {
+	var s syscall.Statfs_t
+	err := syscall.Statfs(c.id.Data, &s)
+	return float64(s.Bavail) * float64(s.Bsize), err == nil
+}

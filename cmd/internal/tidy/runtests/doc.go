@@ -1,0 +1,8 @@
+// Command runtests runs `go test` with its arguments, prints what failed, and counts a skipped test as a failure.
+//
+// Guarantees: it exits with 0 only if every test ran and passed.
+//
+// Not guaranteed: live output; a package's output is printed when the package has failed.
+//
+// Concurrency: one run per process.
+package main

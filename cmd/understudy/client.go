@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+)
+
+const (
+	callTimeout    = 30 * time.Second
+	answerBytesMax = 256 << 20
+)
+
+// client asks a node's admin API.
+type client struct {
+	url, user string
+	json      bool
+	out       io.Writer
+}
+
+// flags declares the flags of every verb that asks the admin API.
+func (c *client) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.url, "admin-url", "http://127.0.0.1:15672", "admin API of a running node")
+	cmd.Flags().StringVar(&c.user, "user", "guest:guest", "USER:PASSWORD")
+	cmd.Flags().BoolVar(&c.json, "json", false, "print the admin API's JSON")
+}
+
+// verb is a command that asks the admin API.
+func verb(use, short string, args cobra.PositionalArgs, run func(c *client, args []string) error) *cobra.Command {
+	c := &client{}
+	cmd := &cobra.Command{Use: use, Short: short, Args: arguments(args)}
+	c.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.out = cmd.OutOrStdout()
+		return run(c, args)
+	}
+	return cmd
+}
+
+// do sends a request and answers the body of a success. Errors carry the reason that the node gave.
+func (c *client) do(method, path string, body any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	r, err := c.request(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		var where *url.Error
+		if errors.As(err, &where) {
+			err = where.Err
+		}
+		return nil, fmt.Errorf("no answer from %s: %w (is the node running? --admin-url names another)", c.url, err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, answerBytesMax))
+	if err != nil {
+		return nil, fmt.Errorf("answer from %s: %w", c.url, err)
+	}
+	if answer.StatusCode/100 != 2 {
+		return nil, refused(answer.Status, text)
+	}
+	return text, nil
+}
+
+func (c *client) request(ctx context.Context, method, path string, body any) (*http.Request, error) {
+	var b []byte
+	if body != nil {
+		var err error
+		if b, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(c.url, "/")+path, bytes.NewReader(b))
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--admin-url: %w", err)}
+	}
+	user, password, ok := strings.Cut(c.user, ":")
+	if !ok {
+		return nil, usageError{errors.New("--user is USER:PASSWORD")}
+	}
+	r.SetBasicAuth(user, password)
+	r.Header.Set("Content-Type", "application/json")
+	return r, nil
+}
+
+func refused(status string, body []byte) error {
+	var e api.Error
+	if json.Unmarshal(body, &e) == nil && e.Reason != "" {
+		return fmt.Errorf("%s: %s", strings.ToLower(status), e.Reason)
+	}
+	return fmt.Errorf("the node answered %s", status)
+}
+
+// get asks for path into v; with --json it prints the answer as it is and says so.
+func (c *client) get(path string, v any) (printed bool, err error) {
+	b, err := c.do(http.MethodGet, path, nil)
+	if err != nil {
+		return false, err
+	}
+	if c.json {
+		_, err = c.out.Write(b)
+		return true, err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("answer from %s is not understood: %w", c.url, err)
+	}
+	return false, nil
+}
+
+// table prints rows under their titles.
+func table(out io.Writer, titles []string, rows [][]any) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(titles, "\t"))
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, v := range row {
+			cells[i] = cell(v)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	return w.Flush()
+}
+
+// cell keeps control characters of names from the terminal.
+func cell(v any) string {
+	text := fmt.Sprint(v)
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '.'
+		}
+		return r
+	}, text)
+}
