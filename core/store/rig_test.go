@@ -22,9 +22,13 @@ type rig struct {
 
 const rigGroup = 3
 
-func newRig(t testing.TB, fs vfs.FS, seed uint64) *rig {
-	r := &rig{t: t, fs: fs, log: newToyLog(), rng: rand.New(rand.NewPCG(seed, 0))}
-	r.open(Options{})
+func newRNG(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+func newRig(t testing.TB, fs vfs.FS, seed uint64) *rig { return newRigWith(t, fs, seed, Options{}) }
+
+func newRigWith(t testing.TB, fs vfs.FS, seed uint64, o Options) *rig {
+	r := &rig{t: t, fs: fs, log: newToyLog(), rng: newRNG(seed)}
+	r.open(o)
 	t.Cleanup(r.close)
 	return r
 }
@@ -75,9 +79,7 @@ func (r *rig) apply(data ...[]byte) uint64 {
 	}
 	i := r.log.append(b)
 	r.must(r.g.Apply(i, 1, b))
-	r.log.mu.Lock()
-	r.log.sums[i] = r.g.Fingerprint()
-	r.log.mu.Unlock()
+	r.log.note(i, r.g.Fingerprint())
 	return i
 }
 

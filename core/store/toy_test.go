@@ -176,6 +176,7 @@ type toyLog struct {
 	first   uint64 // entries below are gone
 	last    uint64
 	sums    map[uint64]uint64 // fingerprint after each entry
+	summed  uint64            // the last entry with a fingerprint
 }
 
 func newToyLog() *toyLog {
@@ -188,6 +189,13 @@ func (l *toyLog) append(data []byte) uint64 {
 	l.last++
 	l.entries[l.last] = data
 	return l.last
+}
+
+// note keeps the fingerprint after entry index.
+func (l *toyLog) note(index, sum uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sums[index], l.summed = sum, index
 }
 
 // truncate drops the entries below index.
