@@ -1,0 +1,219 @@
+package v091
+
+import (
+	"github.com/understudy-mq/understudy/amqp/v091/wire"
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
+)
+
+// channelState is how the client must see a channel, from what it and the endpoint have sent.
+type channelState uint8
+
+const (
+	closed  channelState = iota
+	open                 // since the client's channel.open; the machine may have failed it (shared.failed)
+	refused              // the endpoint itself sent channel.close, and has closed the channel in the machine
+)
+
+// channel is the endpoint's own part of a channel.
+type channel struct {
+	number    uint16
+	state     channelState
+	lastQueue string // the queue declared last, which an empty name stands for
+	content   assembly
+}
+
+func (r *receiver) channel(number uint16) *channel {
+	if int(number) >= len(r.channels) {
+		r.channels = append(r.channels, make([]*channel, int(number)+1-len(r.channels))...)
+	}
+	if r.channels[number] == nil {
+		r.channels[number] = &channel{number: number}
+	}
+	return r.channels[number]
+}
+
+// refuseChannel closes a channel for a fault that the endpoint found. What the client has sent since is discarded, in
+// the machine too: the channel is closed there at once.
+func (r *receiver) refuseChannel(number uint16, f *fault) {
+	ch := r.channels[number]
+	r.content.drop(&ch.content)
+	r.do(&entry.ChannelClose{Ref: entry.Ref{Channel: number}})
+	r.shared.gone.add(number)
+	ch.state, ch.lastQueue = refused, ""
+	r.out.notify(number, channelClose(f))
+}
+
+// channelFrame takes a frame of an open connection's channel.
+func (r *receiver) channelFrame(f *wire.Frame) *fault {
+	var ch *channel
+	if int(f.Channel) < len(r.channels) {
+		ch = r.channels[f.Channel]
+	}
+	if ch == nil || ch.state == closed {
+		return r.closedChannelFrame(f)
+	}
+	if ch.state == refused || r.shared.failed.has(f.Channel) {
+		return r.refusedChannelFrame(ch, f)
+	}
+	switch f.Type {
+	case wire.FrameMethod:
+		return r.methodFrame(ch, f.Payload)
+	case wire.FrameHeader:
+		return r.headerFrame(ch, f.Payload)
+	default:
+		return r.bodyFrame(ch, f.Payload)
+	}
+}
+
+// closedChannelFrame takes a frame of a channel that is not open: the one that opens it. A late close-ok may follow a
+// close that crossed ours.
+func (r *receiver) closedChannelFrame(f *wire.Frame) *fault {
+	id, args, ok := wire.SplitMethod(f.Payload)
+	if f.Type == wire.FrameMethod && !ok {
+		return noMethod(f)
+	}
+	switch frameMethod(f) {
+	case wire.IDChannelOpen:
+	case wire.IDChannelCloseOk:
+		if int(f.Channel) < len(r.channels) && r.channels[f.Channel] != nil {
+			return nil
+		}
+		fallthrough
+	default:
+		return refuse(core.CodeChannelError, frameMethod(f), "expected 'channel.open'")
+	}
+	if fault := decode(wire.New(id), args); fault != nil {
+		return fault
+	}
+	ch := r.channel(f.Channel)
+	r.shared.failed.remove(f.Channel)
+	r.shared.gone.remove(f.Channel)
+	ch.state, ch.lastQueue = open, ""
+	r.shared.open.Add(1)
+	r.do(&entry.ChannelOpen{Ref: entry.Ref{Channel: f.Channel}})
+	return nil
+}
+
+// refusedChannelFrame discards all but the client's answer to channel.close, or its own close that crossed it.
+func (r *receiver) refusedChannelFrame(ch *channel, f *wire.Frame) *fault {
+	id := frameMethod(f)
+	if id == wire.IDChannelOpen {
+		return refuse(core.CodeChannelError, id, "second 'channel.open' seen")
+	}
+	if id != wire.IDChannelCloseOk && id != wire.IDChannelClose {
+		return nil
+	}
+	here := ch.state == refused
+	switch {
+	case !here: // the machine holds the failed channel until it hears of the client
+		r.do(&entry.ChannelClose{Ref: entry.Ref{Channel: ch.number}, Reply: id == wire.IDChannelClose})
+	case id == wire.IDChannelClose:
+		r.out.notify(ch.number, &wire.ChannelCloseOk{})
+	}
+	r.shut(ch)
+	return nil
+}
+
+func (r *receiver) shut(ch *channel) {
+	r.content.drop(&ch.content)
+	r.shared.failed.remove(ch.number)
+	r.shared.gone.add(ch.number)
+	ch.state, ch.lastQueue = closed, ""
+	r.shared.open.Add(-1)
+}
+
+// methodFrame takes a method of an open channel. Publishes and acknowledgements have a path of their own: through the
+// Method interface they would be allocated.
+func (r *receiver) methodFrame(ch *channel, payload []byte) *fault {
+	id, args, ok := wire.SplitMethod(payload)
+	if !ok {
+		return noMethod(&wire.Frame{Type: wire.FrameMethod, Payload: payload})
+	}
+	if ch.content.state != idle && id != wire.IDChannelClose {
+		return refuse(core.CodeUnexpectedFrame, id, "expected content %s, got method %s instead", ch.content.state, id)
+	}
+	switch id {
+	case wire.IDBasicPublish:
+		return r.beginPublish(ch, args)
+	case wire.IDBasicAck:
+		var m wire.BasicAck
+		if m.Decode(args) != nil {
+			return decode(&wire.BasicAck{}, args)
+		}
+		r.settles.add(r.session, ch.number, entry.Accepted, m.Multiple, m.DeliveryTag)
+		return nil
+	}
+	m := wire.New(id)
+	if m == nil {
+		return refuse(core.CodeCommandInvalid, id, "unimplemented method")
+	}
+	if fault := decode(m, args); fault != nil {
+		return fault
+	}
+	return r.method(ch, m)
+}
+
+// method takes the methods that a command, or a word of the endpoint's, answers.
+func (r *receiver) method(ch *channel, m wire.Method) *fault {
+	ref := entry.Ref{Channel: ch.number}
+	switch m := m.(type) {
+	case *wire.BasicNack:
+		r.settles.add(r.session, ch.number, outcome(m.Requeue, entry.Released), m.Multiple, m.DeliveryTag)
+	case *wire.BasicReject:
+		r.settles.add(r.session, ch.number, outcome(m.Requeue, entry.Modified), false, m.DeliveryTag)
+	case *wire.BasicQos:
+		return r.qos(ref, m)
+	case *wire.BasicRecover:
+		return r.recover(ref, m.ID(), m.Requeue, false)
+	case *wire.BasicRecoverAsync:
+		return r.recover(ref, m.ID(), m.Requeue, true)
+	case *wire.ConfirmSelect:
+		r.do(&entry.ConfirmSelect{Ref: ref, NoWait: m.NoWait})
+	case *wire.ChannelOpen:
+		return refuse(core.CodeChannelError, m.ID(), "second 'channel.open' seen")
+	case *wire.ChannelClose:
+		r.do(&entry.ChannelClose{Ref: ref, Reply: true})
+		r.shut(ch)
+	case *wire.ChannelCloseOk:
+		if !r.shared.failed.has(ch.number) {
+			return refuse(core.CodeCommandInvalid, m.ID(), "channel.close-ok without a channel.close")
+		}
+	case *wire.ChannelFlow:
+		if !m.Active {
+			return refuse(core.CodeNotImplemented, m.ID(), "active=false")
+		}
+		r.out.notify(ch.number, &wire.ChannelFlowOk{Active: true})
+	case *wire.ChannelFlowOk, *wire.BasicCancelOk: // answers that need none
+	case *wire.AccessRequest:
+		r.out.notify(ch.number, &wire.AccessRequestOk{Ticket: 1})
+	case *wire.TxSelect, *wire.TxCommit, *wire.TxRollback:
+		return refuse(core.CodeNotImplemented, m.ID(), "transactions")
+	default:
+		return r.topology(ch, m)
+	}
+	return nil
+}
+
+func outcome(requeue bool, requeued entry.Outcome) entry.Outcome {
+	if requeue {
+		return requeued
+	}
+	return entry.Rejected
+}
+
+func (r *receiver) qos(ref entry.Ref, m *wire.BasicQos) *fault {
+	if m.PrefetchSize != 0 {
+		return refuse(core.CodeNotImplemented, m.ID(), "prefetch_size!=0 (%d)", m.PrefetchSize)
+	}
+	r.do(&entry.Qos{Ref: ref, Prefetch: uint32(m.PrefetchCount), Global: m.Global})
+	return nil
+}
+
+func (r *receiver) recover(ref entry.Ref, id wire.ID, requeue, noWait bool) *fault {
+	if !requeue {
+		return refuse(core.CodeNotImplemented, id, "requeue=false")
+	}
+	r.do(&entry.Recover{Ref: ref, Requeue: true, NoWait: noWait})
+	return nil
+}

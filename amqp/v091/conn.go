@@ -1,0 +1,353 @@
+package v091
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/understudy-mq/understudy/amqp/v091/wire"
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/session"
+)
+
+// Sizes of the buffer that a socket is read into. It grows with what comes, so that an idle connection is cheap.
+const (
+	readBytesMin = 8<<10 + 256
+	readBytesMax = 128<<10 + 256
+)
+
+// reportAfter is how long the machine may wait to hear that deliveries were written.
+const reportAfter = time.Second
+
+// Conn drives one connection.
+type Conn struct {
+	opts   *Options
+	nc     net.Conn
+	name   string
+	since  time.Time
+	out    *outbox
+	shared *shared
+	recv   *receiver
+	send   *sender
+
+	opened   func()
+	expiring sync.Once
+	over     chan struct{} // closed when the connection is to end without more ado
+	ending   sync.Once
+
+	frameMax  atomic.Uint32
+	heartbeat atomic.Int64 // time.Duration, 0 for none
+	received  atomic.Uint64
+	sent      atomic.Uint64
+
+	mu      sync.Mutex
+	session Session
+	info    Info
+}
+
+var _ session.Endpoint = (*Conn)(nil)
+
+// NewConn makes the endpoint of a connection whose protocol header has been read. opts must have its defaults.
+func NewConn(nc net.Conn, opts *Options) *Conn {
+	c := &Conn{
+		opts: opts, nc: nc, since: time.Now(), out: newOutbox(), shared: newShared(opts.ChannelMax), over: make(chan struct{}),
+		name: peerOf(nc.RemoteAddr()) + " -> " + peerOf(nc.LocalAddr()),
+	}
+	c.recv = newReceiver(opts, c, c.out, c.shared)
+	c.send = newSender(opts, c.shared, c.attached, counted{c})
+	return c
+}
+
+// counted is the connection's socket as the sender writes to it.
+type counted struct{ c *Conn }
+
+func (w counted) Write(b []byte) (int, error) {
+	n, err := w.c.nc.Write(b)
+	w.c.sent.Add(uint64(n))
+	return n, err
+}
+
+// Serve carries the connection out; it returns when the socket is closed and the session is left. It calls opened once
+// the client has opened the connection.
+func (c *Conn) Serve(opened func()) {
+	c.opened = opened
+	defer c.nc.Close() //nolint:errcheck // nothing is left to lose
+	_ = c.nc.SetReadDeadline(c.since.Add(c.opts.HandshakeTimeout))
+	c.recv.start()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.write()
+	}()
+	err := c.read()
+	if c.recv.phase == finished {
+		c.part(written)
+	}
+	c.end()
+	<-written
+	if s := c.attached(); s != nil {
+		s.Detach() // does nothing to a session that has ended
+	}
+	c.opts.Logger.Debug("connection over", "connection", c.name, "error", err)
+}
+
+// end closes the socket and stops both goroutines.
+func (c *Conn) end() {
+	c.ending.Do(func() {
+		close(c.over)
+		_ = c.nc.Close()
+		c.out.close()
+	})
+}
+
+// expire ends the connection soon: a close is under way, and the client may be too slow for it or gone.
+func (c *Conn) expire() {
+	c.expiring.Do(func() { time.AfterFunc(c.opts.CloseTimeout, c.end) })
+}
+
+// part lets the last frames out, and the client read them: to close a socket with unread input would reset it.
+func (c *Conn) part(written <-chan struct{}) {
+	c.expire()
+	c.out.finish()
+	<-written
+	if w, ok := c.nc.(interface{ CloseWrite() error }); ok {
+		_ = w.CloseWrite()
+	} else {
+		return
+	}
+	_ = c.nc.SetReadDeadline(time.Now().Add(c.opts.CloseTimeout))
+	_, _ = io.Copy(io.Discard, c.nc)
+}
+
+// read takes frames until the connection is over.
+func (c *Conn) read() error {
+	buf := make([]byte, readBytesMin)
+	start, end := 0, 0
+	for {
+		c.expectOctets()
+		n, err := c.nc.Read(buf[end:])
+		end += n
+		c.received.Add(uint64(n))
+		if n > 0 {
+			start += c.recv.input(buf[start:end])
+			if err := c.burst(); err != nil {
+				return err
+			}
+		}
+		if c.recv.phase == finished {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		buf, start, end = arrange(buf, start, end, int(c.recv.payloadMax())+wire.FrameOverhead)
+	}
+}
+
+// burst ends a read burst: what it asked for is handed on.
+func (c *Conn) burst() error {
+	if c.recv.phase == closing {
+		c.expire()
+		return nil
+	}
+	if err := c.recv.flush(); err != nil {
+		// The session is gone; Closed tells the client why.
+		c.shared.closing.Store(true)
+		c.expire()
+	}
+	c.out.await()
+	return nil
+}
+
+// arrange makes room behind what is in a read buffer: by moving it to the front, and by a bigger buffer when the frame at
+// hand, or what comes at once, does not fit. frameMax is the most that a frame takes.
+func arrange(buf []byte, start, end, frameMax int) (_ []byte, s, e int) {
+	if start == end {
+		start, end = 0, 0
+	}
+	if end < len(buf) && wire.Want(buf[start:end]) <= len(buf)-start {
+		return buf, start, end
+	}
+	size := len(buf)
+	if limit := max(readBytesMax, frameMax); start < len(buf)/2 && size < limit {
+		size = min(4*size, limit)
+	}
+	next := buf
+	if size > len(buf) {
+		next = make([]byte, size)
+	}
+	n := copy(next, buf[start:end])
+	return next, 0, n
+}
+
+// expectOctets sets until when the client must be heard of: any octet counts. The time that the broker itself kept the
+// connection waiting does not.
+func (c *Conn) expectOctets() {
+	if c.recv.phase < running {
+		return
+	}
+	var until time.Time
+	if d := time.Duration(c.heartbeat.Load()); d > 0 {
+		until = time.Now().Add(2 * d)
+	}
+	_ = c.nc.SetReadDeadline(until)
+}
+
+// write sends what the outbox holds, heartbeats, and reports, until the connection is over.
+func (c *Conn) write() {
+	defer c.shared.closing.Store(true)
+	var events []session.Event
+	var notices []notice
+	var last bool
+	var clock pace
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Reset(clock.wait(time.Now(), time.Duration(c.heartbeat.Load())))
+		select {
+		case <-c.out.wake:
+		case <-timer.C:
+		case <-c.over:
+			return
+		}
+		events, notices, last = c.out.take(events, notices)
+		if err := c.turn(&clock, events, notices); err != nil {
+			c.end()
+			return
+		}
+		if last {
+			return
+		}
+	}
+}
+
+// turn does one round of the writer.
+func (c *Conn) turn(clock *pace, events []session.Event, notices []notice) error {
+	c.send.frameMax = int(c.frameMax.Load())
+	if len(events)+len(notices) > 0 {
+		if err := c.send.send(events, notices); err != nil {
+			return err
+		}
+		clock.wrote = time.Now()
+	}
+	if c.send.closed {
+		c.expire()
+		return nil
+	}
+	if clock.heartbeatDue(time.Now(), time.Duration(c.heartbeat.Load())) {
+		if err := c.send.heartbeat(); err != nil {
+			return err
+		}
+		clock.wrote = time.Now()
+	}
+	if len(c.send.reports) > 0 {
+		// An error means that the session is gone: Closed tells.
+		_ = c.send.reported(clock.reportDue(time.Now()))
+	}
+	clock.reports(time.Now(), len(c.send.reports) > 0)
+	return nil
+}
+
+// pace is when the writer has to do something unasked.
+type pace struct {
+	wrote  time.Time
+	report time.Time // zero: nothing to report
+}
+
+func (p *pace) heartbeatDue(now time.Time, interval time.Duration) bool {
+	return interval > 0 && now.Sub(p.wrote) >= interval/2
+}
+
+func (p *pace) reportDue(now time.Time) bool { return !p.report.IsZero() && !now.Before(p.report) }
+
+// reports notes whether deliveries are unreported after a round.
+func (p *pace) reports(now time.Time, some bool) {
+	switch {
+	case !some:
+		p.report = time.Time{}
+	case p.report.IsZero() || !now.Before(p.report):
+		p.report = now.Add(reportAfter)
+	}
+}
+
+// wait is how long nothing is due.
+func (p *pace) wait(now time.Time, interval time.Duration) time.Duration {
+	d := time.Hour
+	if interval > 0 {
+		d = min(d, p.wrote.Add(interval/2).Sub(now))
+	}
+	if !p.report.IsZero() {
+		d = min(d, p.report.Sub(now))
+	}
+	return max(d, 0)
+}
+
+// Events takes what the machine told. It never blocks.
+func (c *Conn) Events(events []session.Event) { c.out.push(events) }
+
+// Closed closes the connection for a reason of the broker's. It never blocks.
+func (c *Conn) Closed(e *session.Error) {
+	c.shared.closing.Store(true)
+	c.out.notify(0, connectionClose(&fault{code: e.Code, text: e.Text}))
+	c.expire()
+}
+
+// Close closes the connection with 320 and text.
+func (c *Conn) Close(text string) {
+	c.Closed(&session.Error{Code: core.CodeConnectionForced, Text: text})
+}
+
+func (c *Conn) attached() Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+var errLogin = errors.New("malformed login")
+
+// login answers refusals after a fixed delay, whatever was wrong.
+func (c *Conn) login(user, password string) (string, error) {
+	name, err := "", errLogin
+	if user != "" {
+		name, err = c.opts.Authenticate(user, password, c.nc.RemoteAddr())
+	}
+	if err != nil {
+		delay := time.NewTimer(c.opts.LoginDelay)
+		defer delay.Stop()
+		select {
+		case <-delay.C:
+		case <-c.over:
+		}
+	}
+	return name, err
+}
+
+func (c *Conn) tuned(frameMax uint32, heartbeatSeconds uint16) {
+	c.frameMax.Store(frameMax)
+	c.heartbeat.Store(int64(heartbeatSeconds) * int64(time.Second))
+	c.out.signal() // the writer has to learn of its heartbeat
+}
+
+func (c *Conn) attach(vhost, user string) (Session, error) {
+	ctx, cancel := context.WithDeadline(context.Background(), c.since.Add(c.opts.HandshakeTimeout))
+	defer cancel()
+	s, err := c.opts.Attach(ctx, session.Attach{Vhost: vhost, User: user, Connection: c.name}, c)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = &session.Error{Code: core.CodeConnectionForced, Text: "vhost " + vhost + " has no leader that answers"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session = s
+	c.info.User, c.info.Vhost = user, vhost
+	c.info.Title, c.info.Client, c.info.Version = c.recv.client.name, c.recv.client.product, c.recv.client.version
+	c.info.ChannelMax = c.recv.channelMax
+	c.opened()
+	return s, nil
+}

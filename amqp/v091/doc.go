@@ -1,0 +1,26 @@
+// Package v091 is the AMQP 0-9-1 endpoint: it translates one connection's frames into commands of its session, and the
+// session's events back into frames.
+//
+// The state of channels that matters (confirm mode, prefetch, consumers, delivery tags, what is declared) lives in the
+// replicated machine, so whatever has a reply is a command whose reply comes back as an event, in order. The endpoint
+// keeps what only this connection can know: the handshake, the content being assembled, names that it generated, and
+// which confirm number comes next.
+//
+// It is made of two machines without I/O, and a driver:
+//
+//	receiver   frames in, commands and notices out; belongs to the reading goroutine
+//	sender     events and notices in, frames out; belongs to the writing goroutine
+//	outbox     what waits between the apply goroutine, the receiver and the sender
+//	driver     the only part with a socket, a clock or a goroutine
+//
+// Guarantees: limits are enforced before memory is taken: nothing is allocated for a size that a peer merely announces.
+// A published message is copied once, from the socket buffer into the session's batch, without allocation where it
+// arrived whole. basic.return precedes its confirm. Nothing but channel.close-ok follows a channel.close that this side
+// sent, and nothing at all a connection.close.
+//
+// Not guaranteed: that channel.flow-ok and access.request-ok keep their place among the replies of pipelined requests;
+// they are answered on the spot. A client that neither reads nor answers heartbeats is only cut when it negotiated them;
+// without, it is TCP's keep-alive that notices.
+//
+// Concurrency: a Conn serves itself with two goroutines; Info, Close and the session.Endpoint methods are safe from any.
+package v091

@@ -1,0 +1,90 @@
+package v091
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
+	"github.com/understudy-mq/understudy/session"
+)
+
+// Session is what the endpoint needs of an attached session; *session.Session is one.
+type Session interface {
+	Do(entry.Addressed)
+	Publish(channel uint16, mandatory, fragmented bool, rec *message.Record)
+	Fragment(channel uint16, piece []byte)
+	Settle(channel uint16, outcome entry.Outcome, multiple bool, first, last uint64)
+	Flush() error
+	Written(channel uint16, tag uint64) error
+	Content(*session.Event) (record []byte, parts [][]byte, err error)
+	End()
+	Detach()
+}
+
+var _ Session = (*session.Session)(nil)
+
+// Options configure the endpoint. Zero values stand for the defaults named.
+type Options struct {
+	// Attach attaches a connection to a session. Refusals are *session.Error.
+	Attach func(context.Context, session.Attach, session.Endpoint) (Session, error)
+	// Authenticate checks a login from peer and answers the user's name.
+	Authenticate func(user, password string, peer net.Addr) (name string, err error)
+
+	MaxMessageBytes  uint64        // 16 MiB
+	AssemblyBytes    uint64        // received bytes of unfinished messages per connection; 4 x MaxMessageBytes
+	ChannelMax       uint16        // 2047
+	FrameMax         uint32        // 131072
+	Heartbeat        time.Duration // proposed to clients, in whole seconds; 60 s
+	HandshakeTimeout time.Duration // from the protocol header to connection.open; 10 s
+	CloseTimeout     time.Duration // for the client's close-ok, and for a last write; 3 s
+	LoginDelay       time.Duration // before a refused login is answered; 500 ms
+
+	Product     string // "Understudy"
+	Version     string
+	Platform    string
+	ClusterName func() string
+	Logger      *slog.Logger // discards
+
+	random func() string // of generated names
+}
+
+// EnsureDefaults fills in what is zero.
+func (o *Options) EnsureDefaults() {
+	defaults(&o.MaxMessageBytes, 16<<20)
+	defaults(&o.AssemblyBytes, 4*o.MaxMessageBytes)
+	defaults(&o.ChannelMax, 2047)
+	defaults(&o.FrameMax, 131072)
+	defaults(&o.Heartbeat, time.Minute)
+	defaults(&o.HandshakeTimeout, 10*time.Second)
+	defaults(&o.CloseTimeout, 3*time.Second)
+	defaults(&o.LoginDelay, 500*time.Millisecond)
+	defaults(&o.Product, "Understudy")
+	defaults(&o.Platform, "Go")
+	if o.ClusterName == nil {
+		o.ClusterName = func() string { return "understudy" }
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.random == nil {
+		o.random = randomName
+	}
+}
+
+func defaults[T comparable](field *T, value T) {
+	if zero := *new(T); *field == zero {
+		*field = value
+	}
+}
+
+// randomName is 128 random bits, as RabbitMQ's generated names have behind their prefix.
+func randomName() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

@@ -1,0 +1,135 @@
+package v091
+
+import (
+	"github.com/understudy-mq/understudy/amqp/v091/wire"
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
+)
+
+// topology takes the methods that declare, bind and consume.
+func (r *receiver) topology(ch *channel, m wire.Method) *fault {
+	ref := entry.Ref{Channel: ch.number}
+	switch m := m.(type) {
+	case *wire.ExchangeDeclare:
+		return r.checked(m.ID(), m.Arguments, &entry.ExchangeDeclare{
+			Ref: ref, Name: m.Exchange, Type: m.Type, Passive: m.Passive, Durable: m.Durable, AutoDelete: m.AutoDelete,
+			Internal: m.Internal, NoWait: m.NoWait, Arguments: m.Arguments,
+		})
+	case *wire.ExchangeDelete:
+		r.do(&entry.ExchangeDelete{Ref: ref, Name: m.Exchange, IfUnused: m.IfUnused, NoWait: m.NoWait})
+		return nil
+	case *wire.ExchangeBind:
+		return r.checked(m.ID(), m.Arguments, &entry.ExchangeBind{Binding: entry.Binding{
+			Ref: ref, Destination: m.Destination, Source: m.Source, Key: m.RoutingKey, NoWait: m.NoWait, Arguments: m.Arguments,
+		}})
+	case *wire.ExchangeUnbind:
+		return r.checked(m.ID(), m.Arguments, &entry.ExchangeUnbind{Binding: entry.Binding{
+			Ref: ref, Destination: m.Destination, Source: m.Source, Key: m.RoutingKey, NoWait: m.NoWait, Arguments: m.Arguments,
+		}})
+	case *wire.QueueDeclare:
+		return r.queueDeclare(ch, m)
+	}
+	return r.ofQueue(ch, m)
+}
+
+// checked encodes a command once its arguments are seen to be a field table.
+func (r *receiver) checked(id wire.ID, arguments []byte, cmd entry.Addressed) *fault {
+	if fault := checkTable(id, arguments); fault != nil {
+		return fault
+	}
+	r.do(cmd)
+	return nil
+}
+
+// queueDeclare makes the name of a server-named queue before it is proposed: the machine has no randomness.
+func (r *receiver) queueDeclare(ch *channel, m *wire.QueueDeclare) *fault {
+	generated := m.Queue == "" && !m.Passive
+	if generated {
+		m.Queue = "amq.gen-" + r.opts.random()
+	}
+	fault := r.checked(m.ID(), m.Arguments, &entry.QueueDeclare{
+		Ref: entry.Ref{Channel: ch.number}, Name: m.Queue, Passive: m.Passive, Durable: m.Durable, Exclusive: m.Exclusive,
+		AutoDelete: m.AutoDelete, NoWait: m.NoWait, Generated: generated, Arguments: m.Arguments,
+	})
+	if fault == nil {
+		ch.lastQueue = m.Queue
+	}
+	return fault
+}
+
+// ofQueue takes the methods that name a queue, or leave it empty for the one declared last on the channel.
+func (r *receiver) ofQueue(ch *channel, m wire.Method) *fault {
+	ref := entry.Ref{Channel: ch.number}
+	switch m := m.(type) {
+	case *wire.QueueBind:
+		if fault := ch.expand(m.ID(), &m.Queue, &m.RoutingKey); fault != nil {
+			return fault
+		}
+		return r.checked(m.ID(), m.Arguments, &entry.QueueBind{Binding: entry.Binding{
+			Ref: ref, Destination: m.Queue, Source: m.Exchange, Key: m.RoutingKey, NoWait: m.NoWait, Arguments: m.Arguments,
+		}})
+	case *wire.QueueUnbind:
+		if fault := ch.expand(m.ID(), &m.Queue, &m.RoutingKey); fault != nil {
+			return fault
+		}
+		return r.checked(m.ID(), m.Arguments, &entry.QueueUnbind{Binding: entry.Binding{
+			Ref: ref, Destination: m.Queue, Source: m.Exchange, Key: m.RoutingKey, Arguments: m.Arguments,
+		}})
+	case *wire.QueuePurge:
+		return r.named(ch, m.ID(), &m.Queue, func() entry.Addressed {
+			return &entry.QueuePurge{Ref: ref, Name: m.Queue, NoWait: m.NoWait}
+		})
+	case *wire.QueueDelete:
+		return r.named(ch, m.ID(), &m.Queue, func() entry.Addressed {
+			return &entry.QueueDelete{Ref: ref, Name: m.Queue, IfUnused: m.IfUnused, IfEmpty: m.IfEmpty, NoWait: m.NoWait}
+		})
+	case *wire.BasicGet:
+		return r.named(ch, m.ID(), &m.Queue, func() entry.Addressed {
+			return &entry.Get{Ref: ref, Queue: m.Queue, NoAck: m.NoAck}
+		})
+	case *wire.BasicConsume:
+		return r.consume(ch, m)
+	case *wire.BasicCancel:
+		r.do(&entry.Cancel{Ref: ref, Tag: m.ConsumerTag, NoWait: m.NoWait})
+		return nil
+	}
+	return refuse(core.CodeCommandInvalid, m.ID(), "unimplemented method")
+}
+
+func (r *receiver) consume(ch *channel, m *wire.BasicConsume) *fault {
+	if fault := checkTable(m.ID(), m.Arguments); fault != nil {
+		return fault
+	}
+	if m.ConsumerTag == "" {
+		m.ConsumerTag = "amq.ctag-" + r.opts.random()
+	}
+	return r.named(ch, m.ID(), &m.Queue, func() entry.Addressed {
+		return &entry.Consume{
+			Ref: entry.Ref{Channel: ch.number}, Queue: m.Queue, Tag: m.ConsumerTag, NoLocal: m.NoLocal, NoAck: m.NoAck,
+			Exclusive: m.Exclusive, NoWait: m.NoWait, Arguments: m.Arguments,
+		}
+	})
+}
+
+func (r *receiver) named(ch *channel, id wire.ID, queue *string, command func() entry.Addressed) *fault {
+	if fault := ch.expand(id, queue, nil); fault != nil {
+		return fault
+	}
+	r.do(command())
+	return nil
+}
+
+// expand puts the queue declared last in place of an empty name, and in place of an empty routing key beside it.
+func (ch *channel) expand(id wire.ID, queue, key *string) *fault {
+	if *queue != "" {
+		return nil
+	}
+	if ch.lastQueue == "" {
+		return refuse(core.CodeNotFound, id, "no previously declared queue")
+	}
+	*queue = ch.lastQueue
+	if key != nil && *key == "" {
+		*key = ch.lastQueue
+	}
+	return nil
+}
