@@ -199,8 +199,11 @@ func (l *Ledger) Next(tag uint64) uint64 {
 func (l *Ledger) Before(tag uint64) uint64 {
 	for at := l.find(tag); at >= 0; at-- {
 		c := l.chunks[at]
+		if c.live == 0 {
+			continue
+		}
 		for i := int(min(tag-c.base, uint64(len(c.records)-1))); i >= c.first; i-- {
-			if c.live > 0 && c.records[i].Number != 0 {
+			if c.records[i].Number != 0 {
 				return c.base + uint64(i)
 			}
 		}

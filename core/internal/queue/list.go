@@ -217,3 +217,10 @@ func (l *List) Clear(p *Pool) {
 	}
 	l.chunks, l.head, l.n = nil, 0, 0
 }
+
+// Bytes sums the sizes of the messages' records, in time proportional to their number.
+func (l *List) Bytes() uint64 {
+	n := uint64(0)
+	l.Each(func(r Ref) { n += uint64(r.Size) })
+	return n
+}

@@ -1,0 +1,313 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/internal/ledger"
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
+)
+
+// The window of consumers that have no prefetch: how much may be on its way to their socket.
+const (
+	windowMessages = 2000
+	windowBytes    = 4 << 20
+)
+
+// Flags of a ready.Ref. The bits from countShift on are the number of failed deliveries.
+const (
+	flagRedelivered = 1 << iota
+	flagFragmented  // content has parts: vhost.content
+	flagNoAck       // of a delivery: it is settled when written
+	countShift      = 8
+	countOne        = 1 << countShift
+)
+
+func (v *vhost) consumerByNumber(number uint32) *consumer {
+	if c := v.lastConsumer; c != nil && c.Number == number {
+		return c
+	}
+	c := v.consumer[number]
+	if c != nil {
+		v.lastConsumer = c
+	}
+	return c
+}
+
+func (m *Machine) applyConsume(x *entry.Consume) {
+	h := m.channelOf(&x.Ref)
+	if h == nil {
+		return
+	}
+	q, code, text := h.find(x.Queue)
+	switch {
+	case h.tagged(x.Tag) != nil:
+		code, text = CodeNotAllowed, fmt.Sprintf("attempt to reuse consumer tag '%s'", x.Tag)
+	case code != CodeOK:
+	case q.exclusive != nil || x.Exclusive && len(q.consumers) > 0:
+		code, text = CodeAccessRefused, q.vhost.named("queue", q.Name)+" in exclusive use"
+	}
+	if code != CodeOK {
+		m.refuse(h, entry.KindConsume, code, text)
+		return
+	}
+	v := h.session.vhost
+	v.Consumers++
+	m.touch(v)
+	limit := h.Prefetch
+	if x.NoAck {
+		limit = 0
+	}
+	c := &consumer{consumerRow: consumerRow{Vhost: v.Vhost, Number: v.Consumers, Queue: q.ID, Session: h.Session,
+		Channel: h.Number, Tag: x.Tag, NoAck: x.NoAck, Exclusive: x.Exclusive, Limit: limit, Arguments: clone(x.Arguments)}}
+	m.linkConsumer(c, q, h)
+	q.Consumed = true
+	m.touch(q)
+	m.touch(c)
+	m.replyNamed(h, entry.KindConsume, x.NoWait, x.Tag, 0, 0)
+	m.regain(c)
+}
+
+func (m *Machine) linkConsumer(c *consumer, q *queue, h *channel) {
+	c.queue, c.channel = q, h
+	q.vhost.consumer[c.Number] = c
+	q.consumers = append(q.consumers, c)
+	h.consumers = append(h.consumers, c)
+	if c.Exclusive {
+		q.exclusive = c
+	}
+}
+
+func (h *channel) tagged(tag string) *consumer {
+	for _, c := range h.consumers {
+		if c.Tag == tag {
+			return c
+		}
+	}
+	return nil
+}
+
+func (m *Machine) applyCancel(x *entry.Cancel) {
+	h := m.channelOf(&x.Ref)
+	if h == nil {
+		return
+	}
+	c := h.tagged(x.Tag)
+	if c != nil {
+		m.removeConsumer(c)
+	}
+	m.replyNamed(h, entry.KindCancel, x.NoWait, x.Tag, 0, 0)
+	if c != nil {
+		m.autoDelete(c.queue)
+	}
+}
+
+// removeConsumer ends a consumer. Its deliveries stay with the channel.
+func (m *Machine) removeConsumer(c *consumer) {
+	q, h := c.queue, c.channel
+	q.leave(c)
+	q.consumers = without(q.consumers, c)
+	h.consumers = without(h.consumers, c)
+	if q.exclusive == c {
+		q.exclusive = nil
+	}
+	delete(q.vhost.consumer, c.Number)
+	q.vhost.lastConsumer = nil
+	c.gone = true
+	m.touch(c)
+	m.touch(q)
+}
+
+func without(list []*consumer, c *consumer) []*consumer {
+	at, _ := slices.BinarySearchFunc(list, c.Number, func(c *consumer, n uint32) int { return compare(c.Number, n) })
+	return slices.Delete(list, at, at+1)
+}
+
+// windowed says that the consumer has no prefetch.
+func (c *consumer) windowed() bool { return c.Limit == 0 }
+
+// credit says whether the consumer may get one more delivery.
+func (c *consumer) credit() bool {
+	if c.windowed() {
+		if c.Unwritten >= windowMessages || c.UnwrittenBytes >= windowBytes {
+			return false
+		}
+	} else if c.InFlight >= c.Limit {
+		return false
+	}
+	return c.NoAck || c.channel.Limit == 0 || c.channel.InFlight < c.channel.Limit
+}
+
+// regain gives a consumer that has credit again its place in the service ring.
+func (m *Machine) regain(c *consumer) {
+	if c.Turn != 0 || !c.credit() {
+		return
+	}
+	c.queue.join(c)
+	m.touch(c)
+	m.touch(c.queue)
+	m.wait(c.queue)
+}
+
+// regainAll is regain for a channel's consumers, when its common limit has room again. It begins behind the one that was
+// served last, or that one would be served for ever.
+func (m *Machine) regainAll(h *channel) {
+	n := len(h.consumers)
+	at, found := slices.BinarySearchFunc(h.consumers, h.Served, func(c *consumer, n uint32) int { return compare(c.Number, n) })
+	if found {
+		at++
+	}
+	for i := range n {
+		m.regain(h.consumers[(at+i)%n])
+	}
+}
+
+// renew gives back window for a delivery that was written, or settled before it was.
+func (m *Machine) renew(c *consumer, r *ledger.Record) {
+	c.Unwritten--
+	c.UnwrittenBytes -= uint64(r.Size)
+	m.touch(c)
+	m.regain(c)
+}
+
+// join puts a consumer at the end of the service ring.
+func (q *queue) join(c *consumer) {
+	q.Turns++
+	c.Turn = q.Turns
+	q.link(c)
+}
+
+func (q *queue) link(c *consumer) {
+	c.previous = q.last
+	if q.last == nil {
+		q.first = c
+	} else {
+		q.last.next = c
+	}
+	q.last = c
+}
+
+// leave takes a consumer out of the service ring.
+func (q *queue) leave(c *consumer) {
+	if c.Turn == 0 {
+		return
+	}
+	if c.previous == nil {
+		q.first = c.next
+	} else {
+		c.previous.next = c.next
+	}
+	if c.next == nil {
+		q.last = c.previous
+	} else {
+		c.next.previous = c.previous
+	}
+	c.next, c.previous, c.Turn = nil, nil, 0
+}
+
+// wait has a queue served at the end of the command, if there is anything to hand out and anyone to take it.
+func (m *Machine) wait(q *queue) {
+	if !q.waiting && q.first != nil && q.list.Len() > 0 {
+		q.waiting = true
+		m.waiting = append(m.waiting, q)
+	}
+}
+
+// serve hands ready messages to consumers with credit, one each in turn.
+func (m *Machine) serve() {
+	for i := 0; i < len(m.waiting); i++ {
+		q := m.waiting[i]
+		q.waiting = false
+		for q.first != nil && q.list.Len() > 0 {
+			c := q.first
+			q.leave(c)
+			m.touch(c)
+			if !c.credit() {
+				continue
+			}
+			m.deliver(q, c)
+			if c.credit() {
+				q.join(c)
+			}
+		}
+	}
+	clear(m.waiting)
+	m.waiting = m.waiting[:0]
+}
+
+// takeReady takes the first ready message of a queue.
+func (m *Machine) takeReady(q *queue) ready.Ref {
+	r := q.list.Pop(&m.queuePool)
+	m.fingerprint -= readyHash(q, &r)
+	q.bytes -= uint64(r.Size)
+	m.touch(q)
+	return r
+}
+
+// fly enters a delivery of r into the channel's ledger. c is nil for a get.
+func (m *Machine) fly(h *channel, q *queue, c *consumer, r ready.Ref, noAck bool) (tag uint64) {
+	rec := ledger.Record{Ref: r, Queue: q.ID}
+	if c != nil {
+		rec.Consumer = c.Number
+	}
+	if noAck {
+		rec.Flags |= flagNoAck
+	} else {
+		q.Unacked++
+	}
+	tag = h.flight.Add(&m.tagPool, rec)
+	m.fingerprint += flightHash(h, tag, &rec)
+	h.LastTag = tag
+	m.touch(h)
+	return tag
+}
+
+func (m *Machine) deliver(q *queue, c *consumer) {
+	r := m.takeReady(q)
+	h := c.channel
+	tag := m.fly(h, q, c, r, c.NoAck)
+	h.Served = c.Number
+	if !c.NoAck {
+		c.InFlight++
+		h.InFlight++
+	}
+	if c.windowed() {
+		c.Unwritten++
+		c.UnwrittenBytes += uint64(r.Size)
+	}
+	if e := m.emit(h.session, EffectDelivered, h.Number); e != nil {
+		e.Name, e.Tag, e.NoAck, e.Windowed = c.Tag, tag, c.NoAck, c.windowed()
+		m.describe(e, q.vhost, &r)
+	}
+}
+
+// describe fills in which message an effect is about.
+func (m *Machine) describe(e *Effect, v *vhost, r *ready.Ref) {
+	e.Redelivered = r.Flags&flagRedelivered != 0
+	e.Content = m.contentOf(v, r)
+}
+
+func (m *Machine) applyGet(x *entry.Get) {
+	h := m.channelOf(&x.Ref)
+	if h == nil {
+		return
+	}
+	q, code, text := h.find(x.Queue)
+	if code != CodeOK {
+		m.refuse(h, entry.KindGet, code, text)
+		return
+	}
+	if q.list.Len() == 0 {
+		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {
+			e.Command = entry.KindGet
+		}
+		return
+	}
+	r := m.takeReady(q)
+	tag := m.fly(h, q, nil, r, x.NoAck)
+	if e := m.emit(h.session, EffectGot, h.Number); e != nil {
+		e.Command, e.Tag, e.NoAck, e.Messages = entry.KindGet, tag, x.NoAck, uint32(q.list.Len())
+		m.describe(e, q.vhost, &r)
+	}
+}

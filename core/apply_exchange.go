@@ -1,0 +1,158 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/internal/route"
+)
+
+// Texts are RabbitMQ's: applications match on them.
+
+const textDefaultExchange = "operation not permitted on the default exchange"
+
+func (v *vhost) named(kind, name string) string {
+	return fmt.Sprintf("%s '%s' in vhost '%s'", kind, name, v.Name)
+}
+
+// cleanName takes line ends out of a declared name, as RabbitMQ does.
+func cleanName(name string) string {
+	if !strings.ContainsAny(name, "\r\n") {
+		return name
+	}
+	return strings.NewReplacer("\r", "", "\n", "").Replace(name)
+}
+
+var typeNames = [...]string{route.Direct: "direct", route.Fanout: "fanout", route.Topic: "topic", route.Headers: "headers"}
+
+func reserved(name string) bool { return strings.HasPrefix(name, "amq.") }
+
+func (v *vhost) addExchange(row exchangeRow) *exchange {
+	x := &exchange{exchangeRow: row, at: len(v.exchanges)}
+	v.exchanges = append(v.exchanges, x)
+	v.exchange[x.Name] = x
+	v.router.Declare(x.Name, x.Type)
+	return x
+}
+
+func (m *Machine) applyExchangeDeclare(x *entry.ExchangeDeclare) {
+	h := m.channelOf(&x.Ref)
+	if h == nil {
+		return
+	}
+	x.Name = cleanName(x.Name)
+	v := h.session.vhost
+	var code Code
+	var text string
+	if old := v.exchange[x.Name]; x.Passive {
+		if old == nil && x.Name != "" {
+			code, text = CodeNotFound, "no "+v.named("exchange", x.Name)
+		}
+	} else {
+		code, text = v.checkExchangeDeclare(x, old)
+	}
+	if code != CodeOK {
+		m.refuse(h, entry.KindExchangeDeclare, code, text)
+		return
+	}
+	if v.exchange[x.Name] == nil && x.Name != "" {
+		kind, _ := route.ParseKind(x.Type)
+		m.touch(v.addExchange(exchangeRow{Vhost: v.Vhost, Name: x.Name, Type: kind, Durable: x.Durable,
+			AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: clone(x.Arguments)}))
+	}
+	m.reply(h, entry.KindExchangeDeclare, x.NoWait)
+}
+
+// checkExchangeDeclare judges an active declare; old is the exchange that has the name already, or nil.
+func (v *vhost) checkExchangeDeclare(x *entry.ExchangeDeclare, old *exchange) (Code, string) {
+	if x.Name == "" {
+		return CodeAccessRefused, textDefaultExchange
+	}
+	kind, ok := route.ParseKind(x.Type)
+	if !ok {
+		return CodePreconditionFailed, fmt.Sprintf("unknown exchange type '%s'", x.Type)
+	}
+	if old == nil {
+		if reserved(x.Name) {
+			return CodeAccessRefused, fmt.Sprintf("exchange name '%s' contains reserved prefix 'amq.*'", x.Name)
+		}
+		return v.checkArguments(x.Arguments)
+	}
+	what := v.named("exchange", x.Name)
+	if kind != old.Type {
+		return inequivalent("type", what, x.Type, typeNames[old.Type])
+	}
+	for _, f := range []struct {
+		name       string
+		got, wants bool
+	}{{"durable", x.Durable, old.Durable}, {"auto_delete", x.AutoDelete, old.AutoDelete}, {"internal", x.Internal, old.Internal}} {
+		if f.got != f.wants {
+			return inequivalent(f.name, what, fmt.Sprint(f.got), fmt.Sprint(f.wants))
+		}
+	}
+	return compareArguments(what, old.Arguments, x.Arguments, exchangeArguments)
+}
+
+func inequivalent(field, what, got, current string) (Code, string) {
+	return CodePreconditionFailed,
+		fmt.Sprintf("inequivalent arg '%s' for %s: received '%s' but current is '%s'", field, what, got, current)
+}
+
+func (m *Machine) applyExchangeDelete(x *entry.ExchangeDelete) {
+	h := m.channelOf(&x.Ref)
+	if h == nil {
+		return
+	}
+	x.Name = cleanName(x.Name)
+	v := h.session.vhost
+	old := v.exchange[x.Name]
+	switch {
+	case x.Name == "":
+		m.refuse(h, entry.KindExchangeDelete, CodeAccessRefused, textDefaultExchange)
+		return
+	case reserved(x.Name):
+		m.refuse(h, entry.KindExchangeDelete, CodeAccessRefused,
+			"deletion of system "+v.named("exchange", x.Name)+" not allowed")
+		return
+	case old != nil && x.IfUnused && len(old.from) > 0:
+		m.refuse(h, entry.KindExchangeDelete, CodePreconditionFailed, v.named("exchange", x.Name)+" in use")
+		return
+	case old != nil:
+		m.deleteExchange(v, old)
+	}
+	m.reply(h, entry.KindExchangeDelete, x.NoWait)
+}
+
+// deleteExchange removes an exchange with its bindings, and then the auto-delete exchanges that have lost their last one.
+func (m *Machine) deleteExchange(v *vhost, x *exchange) {
+	m.doomed = append(m.doomed[:0], x)
+	m.deleteDoomed(v)
+}
+
+// deleteDoomed works on a list, since a chain of auto-delete exchanges may be long.
+func (m *Machine) deleteDoomed(v *vhost) {
+	for i := 0; i < len(m.doomed); i++ {
+		x := m.doomed[i]
+		if x.gone {
+			continue
+		}
+		x.gone = true
+		for len(x.from) > 0 {
+			m.removeBinding(v, x.from[len(x.from)-1])
+		}
+		for len(x.to) > 0 {
+			m.removeBinding(v, x.to[len(x.to)-1])
+		}
+		last := len(v.exchanges) - 1
+		v.exchanges[x.at] = v.exchanges[last]
+		v.exchanges[x.at].at = x.at
+		v.exchanges = v.exchanges[:last]
+		delete(v.exchange, x.Name)
+		v.router.Delete(x.Name)
+		v.lastExchange = nil
+		m.touch(x)
+	}
+	clear(m.doomed)
+	m.doomed = m.doomed[:0]
+}

@@ -1,0 +1,117 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/internal/route"
+)
+
+func (m *Machine) node(id uint64) *node {
+	for _, n := range m.nodes {
+		if n.Node == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// applyNodeUp gives a node that has started its next incarnation, once per nonce. A node that was marked down since must
+// come with a new nonce: its sessions are gone, and it has to notice.
+func (m *Machine) applyNodeUp(x *entry.NodeUp) {
+	n := m.node(x.Node)
+	if n == nil {
+		n = &node{nodeRow: nodeRow{Node: x.Node}}
+		at, _ := slices.BinarySearchFunc(m.nodes, x.Node, func(n *node, id uint64) int { return compare(n.Node, id) })
+		m.nodes = slices.Insert(m.nodes, at, n)
+	} else if n.Nonce == x.Nonce {
+		return
+	}
+	m.detachNode(x.Node, "node was started again")
+	n.Incarnation++
+	n.Nonce, n.Seq, n.Up = x.Nonce, 0, true
+	m.touch(n)
+	m.fx.List = append(m.fx.List, Effect{Kind: EffectNode, Node: x.Node, Incarnation: n.Incarnation, Request: x.Nonce})
+}
+
+func (m *Machine) applyNodeDown(x *entry.NodeDown) {
+	n := m.node(x.Node)
+	if n == nil || n.Incarnation != x.Incarnation || !n.Up {
+		return
+	}
+	n.Up = false
+	m.touch(n)
+	m.detachNode(x.Node, "node is down")
+	m.fx.List = append(m.fx.List, Effect{Kind: EffectNode, Node: x.Node, Request: n.Nonce})
+}
+
+// detachNode ends the attachment of every session that the node holds.
+func (m *Machine) detachNode(id uint64, reason string) {
+	var held []*session
+	for _, s := range m.sessions {
+		if s.Node == id {
+			held = append(held, s)
+		}
+	}
+	for _, s := range held {
+		if e := m.emit(s, EffectDetached, 0); e != nil {
+			e.Text = reason
+		}
+		m.detach(s)
+	}
+}
+
+func (m *Machine) applyLeaderUp(x *entry.LeaderUp) {
+	m.header.Leader, m.header.Term = x.Node, x.Term
+	m.touch(&m.header)
+}
+
+func (m *Machine) applyClusterInit(x *entry.ClusterInit) {
+	if m.local.ClusterID == "" {
+		m.local.ClusterID = x.ID
+		m.touch(&m.local)
+	}
+}
+
+// predeclared are the exchanges that every vhost has beside the default one.
+var predeclared = [...]exchangeRow{
+	{Name: "amq.direct", Type: route.Direct},
+	{Name: "amq.fanout", Type: route.Fanout},
+	{Name: "amq.topic", Type: route.Topic},
+	{Name: "amq.headers", Type: route.Headers},
+	{Name: "amq.match", Type: route.Headers},
+	{Name: "amq.rabbitmq.trace", Type: route.Topic, Internal: true},
+}
+
+func (m *Machine) applyVhostCreate(x *entry.VhostCreate) {
+	if m.vhost[x.Name] != nil {
+		return
+	}
+	m.header.Vhosts++
+	m.touch(&m.header)
+	v := newVhost(vhostRow{Vhost: m.header.Vhosts, ID: x.ID, Name: x.Name})
+	m.addVhost(v)
+	m.touch(v)
+	for _, row := range predeclared {
+		row.Vhost, row.Durable = v.Vhost, true
+		m.touch(v.addExchange(row))
+	}
+}
+
+func (m *Machine) addVhost(v *vhost) {
+	m.vhosts = append(m.vhosts, v)
+	m.vhost[v.Name] = v
+}
+
+func newVhost(row vhostRow) *vhost {
+	return &vhost{
+		vhostRow:    row,
+		router:      route.New(),
+		exchange:    make(map[string]*exchange),
+		queue:       make(map[uint32]*queue),
+		queueByName: make(map[string]*queue),
+		consumer:    make(map[uint32]*consumer),
+		binding:     make(map[string]*binding),
+		content:     make(map[uint64]*content),
+	}
+}

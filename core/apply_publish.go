@@ -1,0 +1,172 @@
+package core
+
+import (
+	"github.com/understudy-mq/understudy/core/entry"
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// partBytesMax bounds the pieces of a big message that a channel holds while it comes in.
+const partBytesMax = 128 << 20
+
+// applyPublish routes a message: it enters all the queues that it routes to, in one step. offset is where the record
+// begins in the entry.
+func (m *Machine) applyPublish(x *entry.Publish, offset int) {
+	h := m.channelOf(&x.Ref)
+	if h == nil {
+		return
+	}
+	if err := message.ParseRecord(x.Record, &m.record); err != nil {
+		m.refuse(h, entry.KindPublish, CodeInternalError, err.Error())
+		return
+	}
+	v := h.session.vhost
+	if code, text := v.checkPublish(m.record.Exchange); code != CodeOK {
+		m.refuse(h, entry.KindPublish, code, text)
+		return
+	}
+	m.routes = v.router.Route(m.record.Exchange, m.record.RoutingKey, m.headers, m.routes[:0])
+	v.Messages++
+	m.touch(v)
+	r := ready.Ref{Number: v.Messages, Loc: uint64(message.NewLoc(m.index, offset)), Size: uint32(len(x.Record))}
+	var parts []message.Part
+	if x.Fragmented {
+		parts = m.takeParts(h)
+	}
+	if len(m.routes) == 0 {
+		m.unroutable(h, x, &r, parts)
+		m.confirm(h)
+		return
+	}
+	if len(parts) > 0 {
+		r.Flags |= flagFragmented
+		m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: r.Number, Refs: uint32(len(m.routes)), Parts: parts}))
+	}
+	for _, id := range m.routes {
+		m.live.add(r.Loc)
+		m.enqueue(v.queueByID(id), r)
+	}
+	m.confirm(h)
+}
+
+// checkPublish answers the refusal of a publish to an exchange that is missing or internal.
+func (v *vhost) checkPublish(name []byte) (Code, string) {
+	if len(name) == 0 {
+		return CodeOK, ""
+	}
+	x := v.lastExchange
+	if x == nil || x.Name != string(name) {
+		if x = v.exchange[string(name)]; x == nil {
+			return CodeNotFound, "no " + v.named("exchange", string(name))
+		}
+		v.lastExchange = x
+	}
+	if x.Internal {
+		return CodeAccessRefused, "cannot publish to internal " + v.named("exchange", x.Name)
+	}
+	return CodeOK, ""
+}
+
+// recordHeaders is the header table of the publish at hand, for the router.
+func (m *Machine) recordHeaders() message.Table {
+	t, err := message.PropertiesHeaders(m.record.Properties)
+	if err != nil {
+		return nil // the endpoint that took them in has checked them
+	}
+	return t
+}
+
+func (m *Machine) unroutable(h *channel, x *entry.Publish, r *ready.Ref, parts []message.Part) {
+	if x.Mandatory {
+		if e := m.emit(h.session, EffectReturned, h.Number); e != nil {
+			e.Command, e.Code, e.Text = entry.KindPublish, CodeNoRoute, "NO_ROUTE"
+			e.Content = Content{Number: r.Number, Loc: message.Loc(r.Loc), Size: r.Size, Record: x.Record, Parts: parts}
+		}
+	}
+	m.live.removeParts(parts)
+}
+
+// enqueue adds a ready message that is new to the queue, or comes back to it.
+func (m *Machine) enqueue(q *queue, r ready.Ref) {
+	q.list.Push(&m.queuePool, r)
+	m.fingerprint += readyHash(q, &r)
+	q.bytes += uint64(r.Size)
+	m.touch(q)
+	m.wait(q)
+}
+
+// applyFragment keeps a piece of a big message until its Publish comes. offset is where the piece begins in the entry.
+func (m *Machine) applyFragment(x *entry.Fragment, offset int) {
+	h := m.channelOf(&x.Ref)
+	if h == nil {
+		return
+	}
+	if h.PartBytes += uint64(len(x.Piece)); h.PartBytes > partBytesMax {
+		m.refuse(h, entry.KindFragment, CodePreconditionFailed, "message is larger than the largest that can be kept")
+		return
+	}
+	p := message.Part{Loc: message.NewLoc(m.index, offset), Size: uint32(len(x.Piece))}
+	h.Parts = append(h.Parts, p)
+	m.live.add(uint64(p.Loc))
+	m.touch(h)
+}
+
+// takeParts answers what the channel holds of a big message, which is the caller's from now on.
+func (m *Machine) takeParts(h *channel) []message.Part {
+	parts := h.Parts
+	h.Parts, h.PartBytes = nil, 0
+	m.touch(h)
+	return parts
+}
+
+// dropParts forgets a big message that will not be completed.
+func (m *Machine) dropParts(h *channel) {
+	if len(h.Parts) > 0 {
+		m.live.removeParts(m.takeParts(h))
+	}
+	h.PartBytes = 0
+}
+
+func (v *vhost) addContent(row contentRow) *content {
+	t := &content{contentRow: row, at: len(v.contents)}
+	v.contents = append(v.contents, t)
+	v.content[t.Number] = t
+	return t
+}
+
+// contentOf says where a message's content is. The record itself comes along where the entry at hand carries it.
+func (m *Machine) contentOf(v *vhost, r *ready.Ref) Content {
+	c := Content{Number: r.Number, Loc: message.Loc(r.Loc), Size: r.Size}
+	if c.Loc.Index() == m.index {
+		at := c.Loc.Offset()
+		c.Record = m.data[at : at+int(r.Size)]
+	}
+	if r.Flags&flagFragmented != 0 {
+		if t := v.content[r.Number]; t != nil {
+			c.Parts = t.Parts
+		}
+	}
+	return c
+}
+
+// dropContent ends one reference to a message's content.
+func (m *Machine) dropContent(v *vhost, r *ready.Ref) {
+	m.live.remove(r.Loc)
+	if r.Flags&flagFragmented == 0 {
+		return
+	}
+	t := v.content[r.Number]
+	if t == nil {
+		return
+	}
+	m.touch(t)
+	if t.Refs--; t.Refs > 0 {
+		return
+	}
+	m.live.removeParts(t.Parts)
+	if x := take(&v.contents, t.at); x != nil {
+		x.at = t.at
+	}
+	delete(v.content, t.Number)
+	t.gone = true
+}

@@ -1,0 +1,161 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// The arguments that count when something is declared again; others are stored and not compared.
+var (
+	exchangeArguments = []string{"alternate-exchange"}
+	queueArguments    = []string{"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key",
+		"x-dead-letter-strategy", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-overflow",
+		"x-single-active-consumer", "x-delivery-limit", "x-queue-type"}
+)
+
+const argumentQueueType = "x-queue-type"
+
+// checkArguments refuses a table that cannot be read.
+func (v *vhost) checkArguments(args []byte) (Code, string) {
+	if err := message.Check(args); err != nil {
+		return CodeSyntaxError, "malformed arguments: " + err.Error()
+	}
+	return CodeOK, ""
+}
+
+// checkQueueType accepts classic and quorum, which mean the same replicated queue here.
+func (v *vhost) checkQueueType(x *entry.QueueDeclare) (Code, string) {
+	args, _ := message.ParseTable(x.Arguments)
+	value, ok := args.Get(argumentQueueType)
+	if !ok || value == "classic" || value == "quorum" {
+		return CodeOK, ""
+	}
+	what := v.named("queue", x.Name)
+	text, isText := value.(string)
+	if !isText {
+		return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: expected longstr, got %s", argumentQueueType, what, typeName(value))
+	}
+	return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: queue type '%s' is not supported", argumentQueueType, what, text)
+}
+
+// compareArguments says what of the arguments named in keys differs between a declared thing and its new declare.
+func compareArguments(what string, current, received []byte, keys []string) (Code, string) {
+	if len(current) == 0 && len(received) == 0 {
+		return CodeOK, ""
+	}
+	old, _ := message.ParseTable(current)
+	wanted, err := message.ParseTable(received)
+	if err != nil {
+		return CodeSyntaxError, "malformed arguments: " + err.Error()
+	}
+	for _, key := range keys {
+		a, aThere := argument(old, key)
+		b, bThere := argument(wanted, key)
+		if aThere == bThere && (!aThere || sameValue(a, b)) {
+			continue
+		}
+		got, have := fmt.Sprintf("'%v'", printed(b)), fmt.Sprintf("'%v'", printed(a))
+		if !aThere || !bThere {
+			got, have = typed(b, bThere), typed(a, aThere)
+		}
+		return CodePreconditionFailed, fmt.Sprintf("inequivalent arg '%s' for %s: received %s but current is %s", key, what, got, have)
+	}
+	return CodeOK, ""
+}
+
+// argument looks a value up; a queue without a type is a classic one.
+func argument(t message.Table, key string) (any, bool) {
+	value, ok := t.Get(key)
+	if !ok && key == argumentQueueType {
+		return "classic", true
+	}
+	return value, ok
+}
+
+func typed(value any, there bool) string {
+	if !there {
+		return "none"
+	}
+	return fmt.Sprintf("the value '%v' of type '%s'", printed(value), typeName(value))
+}
+
+func printed(value any) any {
+	if b, ok := value.([]byte); ok {
+		return string(b)
+	}
+	return value
+}
+
+// sameValue compares as RabbitMQ does: integers of any width by value, everything else by its bytes.
+func sameValue(a, b any) bool {
+	x, xIsInt := integer(a)
+	y, yIsInt := integer(b)
+	if xIsInt || yIsInt {
+		return xIsInt && yIsInt && x == y
+	}
+	return string(message.AppendTable(nil, message.Table{{Value: a}})) == string(message.AppendTable(nil, message.Table{{Value: b}}))
+}
+
+// integer answers an integer value as a sign and 64 bits.
+func integer(value any) (int64, bool) {
+	switch x := value.(type) {
+	case int8:
+		return int64(x), true
+	case uint8:
+		return int64(x), true
+	case int16:
+		return int64(x), true
+	case uint16:
+		return int64(x), true
+	case int32:
+		return int64(x), true
+	case uint32:
+		return int64(x), true
+	case int64:
+		return x, true
+	case uint64:
+		return int64(x), true
+	}
+	return 0, false
+}
+
+// typeName is RabbitMQ's name for a field's type.
+func typeName(value any) string {
+	switch value.(type) {
+	case bool:
+		return "bool"
+	case int8:
+		return "byte"
+	case uint8:
+		return "unsignedbyte"
+	case int16:
+		return "short"
+	case uint16:
+		return "unsignedshort"
+	case int32:
+		return "signedint"
+	case uint32:
+		return "unsignedint"
+	case int64, uint64:
+		return "long"
+	case float32:
+		return "float"
+	case float64:
+		return "double"
+	case message.Decimal:
+		return "decimal"
+	case string:
+		return "longstr"
+	case message.Timestamp:
+		return "timestamp"
+	case []byte:
+		return "binary"
+	case []any:
+		return "array"
+	case message.Table:
+		return "table"
+	}
+	return "void"
+}

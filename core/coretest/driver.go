@@ -1,0 +1,140 @@
+package coretest
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
+)
+
+// Driver feeds a machine with entries.
+type Driver struct {
+	t       testing.TB
+	Machine *core.Machine
+	replica *core.Machine
+	rows    map[string][]byte
+
+	Index uint64 // of the last entry
+	Stamp int64  // of the next entry, Unix ms
+	nodes map[uint64]*registration
+	homes map[uint64]home // of sessions
+}
+
+type registration struct{ incarnation, seq uint64 }
+
+type home struct{ node, incarnation, epoch uint64 }
+
+// New makes a Driver of an empty machine.
+func New(t testing.TB) *Driver {
+	return &Driver{t: t, Machine: core.New(1), replica: core.New(1), rows: map[string][]byte{}, Stamp: 1000,
+		nodes: map[uint64]*registration{}, homes: map[uint64]home{}}
+}
+
+// Entry frames batches as one entry.
+func Entry(stamp int64, batches ...entry.Batch) []byte {
+	data := entry.AppendHeader(nil, stamp)
+	for _, b := range batches {
+		data = entry.AppendBatch(data, b.Node, b.Incarnation, b.Seq, b.Commands)
+	}
+	return data
+}
+
+// Control applies control commands as one entry.
+func (d *Driver) Control(cmds ...entry.Command) []core.Effect {
+	return d.Apply(Entry(d.Stamp, entry.Batch{Commands: encode(cmds)}))
+}
+
+// Batch applies commands as the next batch of a registered node.
+func (d *Driver) Batch(node uint64, cmds ...entry.Command) []core.Effect {
+	r := d.nodes[node]
+	if r == nil {
+		r = &registration{}
+	}
+	r.seq++
+	return d.Apply(Entry(d.Stamp, entry.Batch{Node: node, Incarnation: r.incarnation, Seq: r.seq, Commands: encode(cmds)}))
+}
+
+func encode(cmds []entry.Command) []byte {
+	var b []byte
+	for _, c := range cmds {
+		b = entry.Append(b, c)
+	}
+	return b
+}
+
+// Apply applies an entry, checks the machine's promises and answers all effects.
+func (d *Driver) Apply(data []byte) []core.Effect {
+	d.t.Helper()
+	d.Index++
+	fx := core.Effects{}
+	if err := d.Machine.Apply(d.Index, data, &fx); err != nil {
+		d.t.Fatal(err)
+	}
+	d.note(fx.List)
+	other := core.Effects{}
+	if err := d.replica.Apply(d.Index+1000, data, &other); err != nil {
+		d.t.Fatal(err)
+	}
+	d.check()
+	return fx.List
+}
+
+// note learns registrations and sessions from effects.
+func (d *Driver) note(effects []core.Effect) {
+	for i := range effects {
+		switch e := &effects[i]; e.Kind {
+		case core.EffectNode:
+			if e.Incarnation != 0 {
+				d.nodes[e.Node] = &registration{incarnation: e.Incarnation}
+			}
+		case core.EffectAttached:
+			d.homes[e.Session] = home{node: e.Node, epoch: e.Epoch}
+		}
+	}
+}
+
+func (d *Driver) check() {
+	d.t.Helper()
+	want := d.Machine.Recompute()
+	if got := d.Machine.Fingerprint(); got != want {
+		d.t.Fatalf("entry %d: fingerprint %x is kept up wrongly, it is %x", d.Index, got, want)
+	}
+	if got := d.replica.Fingerprint(); got != want {
+		d.t.Fatalf("entry %d: the replica's fingerprint is %x, not %x", d.Index, got, want)
+	}
+}
+
+// Checkpoint writes the rows that changed.
+func (d *Driver) Checkpoint() (puts, dels int) {
+	d.Machine.Checkpoint(
+		func(k, v []byte) { d.rows[string(k)] = slices.Clone(v); puts++ },
+		func(k []byte) { delete(d.rows, string(k)); dels++ })
+	return puts, dels
+}
+
+// Loaded answers a machine made from the rows of all checkpoints so far.
+func (d *Driver) Loaded() *core.Machine {
+	d.t.Helper()
+	m := core.New(1)
+	for _, k := range slices.Sorted(maps.Keys(d.rows)) {
+		if err := m.Load([]byte(k), d.rows[k]); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	if err := m.Loaded(); err != nil {
+		d.t.Fatal(err)
+	}
+	if got, want := m.Fingerprint(), d.Machine.Fingerprint(); got != want {
+		d.t.Fatalf("entry %d: the loaded machine's fingerprint is %x, not %x", d.Index, got, want)
+	}
+	return m
+}
+
+// Restart replaces the machine by one loaded from its rows. The replica goes on as it is.
+func (d *Driver) Restart() {
+	d.t.Helper()
+	d.Checkpoint()
+	d.Machine = d.Loaded()
+}

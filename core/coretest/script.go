@@ -1,0 +1,227 @@
+package coretest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// Script carries out one directive of a datadriven script and answers what to print:
+//
+//	run         each line is an entry of its own
+//	batch       all lines are one batch of one entry (of the node that holds the first one's session)
+//	setup       node 1, vhost / and a session per argument: setup 2 attaches s1 and s2, with channel 1 open
+//	state       queues, consumers and sessions
+//	topology    exchanges (but for the predeclared ones) and bindings
+//	restart     a checkpoint, and a machine loaded from the rows
+//	live        how many references to log content there are
+func (d *Driver) Script(x *datadriven.TestData) string {
+	switch x.Cmd {
+	case "run":
+		var out strings.Builder
+		for text := range strings.Lines(x.Input) {
+			out.WriteString(d.print(d.entryOf([]string{strings.TrimSpace(text)})))
+		}
+		return out.String()
+	case "batch":
+		return d.print(d.entryOf(strings.Split(strings.TrimSpace(x.Input), "\n")))
+	case "setup":
+		return d.setup(x)
+	case "state":
+		return d.state()
+	case "topology":
+		return d.topology()
+	case "restart":
+		d.Restart()
+		return ""
+	case "live":
+		return fmt.Sprintf("%d live\n", d.Machine.Live(0, d.Index+1))
+	}
+	return fmt.Sprintf("no directive is called %q", x.Cmd)
+}
+
+func (d *Driver) setup(x *datadriven.TestData) string {
+	d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v1", Name: "/"})
+	n := 1
+	if len(x.CmdArgs) > 0 {
+		n, _ = strconv.Atoi(x.CmdArgs[0].Key)
+	}
+	for i := range n {
+		d.Batch(1, &entry.Attach{Request: uint64(i + 1), Vhost: "/", User: "guest", Connection: fmt.Sprintf("c%d", i+1)})
+		d.Batch(1, &entry.ChannelOpen{Ref: entry.Ref{Session: uint64(i + 1), Epoch: 1, Channel: 1}})
+	}
+	return ""
+}
+
+// entryOf makes one entry of lines. The word on=N names another node than the session's, epoch=N another epoch, and
+// seq=N and incarnation=N another place in the node's sequence, for what must be ignored.
+func (d *Driver) entryOf(lines []string) []core.Effect {
+	d.t.Helper()
+	var cmds []entry.Command
+	node, seq, incarnation := uint64(0), uint64(0), uint64(0)
+	for i, text := range lines {
+		l, err := parseLine(text)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		at := d.homes[l.session]
+		if e := l.number("epoch"); e != 0 {
+			at.epoch = e
+		}
+		if n := l.number("on"); n != 0 {
+			at.node = n
+		}
+		if i == 0 {
+			node, seq = at.node, l.number("seq")
+			if l.verb != "node-down" {
+				incarnation = l.number("incarnation")
+			}
+		}
+		cmd, err := l.command(at.epoch)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		cmds = append(cmds, cmd)
+	}
+	switch {
+	case node == 0:
+		return d.Control(cmds...)
+	case seq == 0 && incarnation == 0:
+		return d.Batch(node, cmds...)
+	}
+	if incarnation == 0 {
+		incarnation = d.nodes[node].incarnation
+	}
+	return d.Apply(Entry(d.Stamp, entry.Batch{Node: node, Incarnation: incarnation, Seq: seq, Commands: encode(cmds)}))
+}
+
+func (d *Driver) print(effects []core.Effect) string {
+	var out strings.Builder
+	for i := range effects {
+		out.WriteString(Format(&effects[i]))
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
+
+var kindNames = map[entry.Kind]string{entry.KindAttach: "attach", entry.KindEnd: "end", entry.KindChannelOpen: "open",
+	entry.KindChannelClose: "close", entry.KindConfirmSelect: "confirm", entry.KindQos: "qos", entry.KindExchangeDeclare: "exchange",
+	entry.KindExchangeDelete: "exchange-delete", entry.KindExchangeBind: "exchange-bind", entry.KindExchangeUnbind: "exchange-unbind",
+	entry.KindQueueDeclare: "queue", entry.KindQueueDelete: "queue-delete", entry.KindQueuePurge: "purge", entry.KindQueueBind: "bind",
+	entry.KindQueueUnbind: "unbind", entry.KindConsume: "consume", entry.KindCancel: "cancel", entry.KindGet: "get",
+	entry.KindPublish: "publish", entry.KindFragment: "fragment", entry.KindSettle: "settle", entry.KindRecover: "recover"}
+
+var codeNames = map[core.Code]string{core.CodeNoRoute: "no-route", core.CodeAccessRefused: "access-refused", core.CodeNotFound: "not-found",
+	core.CodeResourceLocked: "resource-locked", core.CodePreconditionFailed: "precondition-failed", core.CodeSyntaxError: "syntax-error",
+	core.CodeChannelError: "channel-error", core.CodeNotAllowed: "not-allowed", core.CodeNotImplemented: "not-implemented",
+	core.CodeInternalError: "internal-error"}
+
+// Format prints an effect on one line.
+func Format(e *core.Effect) string {
+	where := fmt.Sprintf("s%d", e.Session)
+	if e.Channel != 0 {
+		where += fmt.Sprintf(".%d", e.Channel)
+	}
+	switch e.Kind {
+	case core.EffectNode:
+		return fmt.Sprintf("node %d incarnation %d nonce %d", e.Node, e.Incarnation, e.Request)
+	case core.EffectReply:
+		return fmt.Sprintf("%s %s ok%s", where, kindNames[e.Command], counts(e))
+	case core.EffectRefused:
+		if e.Session == 0 {
+			where = fmt.Sprintf("request %d of node %d", e.Request, e.Node)
+		}
+		return fmt.Sprintf("%s %s refused %s: %s", where, kindNames[e.Command], codeNames[e.Code], e.Text)
+	case core.EffectAttached:
+		return fmt.Sprintf("%s attached to node %d, epoch %d, request %d", where, e.Node, e.Epoch, e.Request)
+	case core.EffectDetached:
+		return fmt.Sprintf("%s detached: %s", where, e.Text)
+	case core.EffectConfirmed:
+		return fmt.Sprintf("%s confirmed %d", where, e.Count)
+	case core.EffectReturned:
+		return fmt.Sprintf("%s returned %s%s", where, e.Text, contentText(e))
+	case core.EffectDelivered:
+		return fmt.Sprintf("%s delivered %d to %s%s%s", where, e.Tag, e.Name, contentText(e), deliveryFlags(e))
+	case core.EffectGot:
+		return fmt.Sprintf("%s got %d%s%s, %d left", where, e.Tag, contentText(e), deliveryFlags(e), e.Messages)
+	case core.EffectGetEmpty:
+		return where + " got nothing"
+	case core.EffectConsumerCancelled:
+		return fmt.Sprintf("%s consumer %s cancelled", where, e.Name)
+	}
+	return fmt.Sprintf("%s effect %d", where, e.Kind)
+}
+
+func counts(e *core.Effect) string {
+	switch e.Command {
+	case entry.KindQueueDeclare:
+		return fmt.Sprintf(" %s messages=%d consumers=%d", e.Name, e.Messages, e.Consumers)
+	case entry.KindQueueDelete, entry.KindQueuePurge:
+		return fmt.Sprintf(" messages=%d", e.Messages)
+	case entry.KindConsume, entry.KindCancel:
+		return " " + e.Name
+	}
+	return ""
+}
+
+// contentText is the message's number, and its body where the effect carries it.
+func contentText(e *core.Effect) string {
+	text := fmt.Sprintf(" #%d", e.Number)
+	var r message.Record
+	if e.Record != nil && message.ParseRecord(e.Record, &r) == nil {
+		text += fmt.Sprintf(" %q", r.Body)
+	}
+	if len(e.Parts) > 0 {
+		text += fmt.Sprintf(" with %d parts", len(e.Parts))
+	}
+	return text
+}
+
+func deliveryFlags(e *core.Effect) string {
+	text := ""
+	for _, f := range []struct {
+		set  bool
+		name string
+	}{{e.Redelivered, " redelivered"}, {e.NoAck, " no-ack"}, {e.Windowed, " windowed"}} {
+		if f.set {
+			text += f.name
+		}
+	}
+	return text
+}
+
+func (d *Driver) state() string {
+	var out strings.Builder
+	for _, v := range d.Machine.Vhosts() {
+		for _, q := range d.Machine.Queues(v.Name) {
+			fmt.Fprintf(&out, "queue %s ready=%d unacked=%d consumers=%d bytes=%d\n", q.Name, q.Ready, q.Unacknowledged, q.Consumers, q.ReadyBytes)
+		}
+		for _, c := range d.Machine.Consumers(v.Name) {
+			fmt.Fprintf(&out, "consumer %s of %s on s%d.%d in-flight=%d\n", c.Tag, c.Queue, c.Session, c.Channel, c.InFlight)
+		}
+		for _, s := range d.Machine.Sessions(v.Name) {
+			fmt.Fprintf(&out, "session s%d on node %d channels=%d in-flight=%d\n", s.ID, s.Node, s.Channels, s.InFlight)
+		}
+	}
+	return out.String()
+}
+
+func (d *Driver) topology() string {
+	var out strings.Builder
+	for _, v := range d.Machine.Vhosts() {
+		for _, x := range d.Machine.Exchanges(v.Name) {
+			if x.Name != "" && !strings.HasPrefix(x.Name, "amq.") {
+				fmt.Fprintf(&out, "exchange %s %s\n", x.Name, x.Type)
+			}
+		}
+		for _, b := range d.Machine.Bindings(v.Name) {
+			fmt.Fprintf(&out, "binding %s -> %s key=%q\n", b.Source, b.Destination, b.Key)
+		}
+	}
+	return out.String()
+}

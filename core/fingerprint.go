@@ -1,0 +1,128 @@
+package core
+
+import (
+	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/understudy-mq/understudy/core/internal/ledger"
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
+)
+
+// The fingerprint is the wrapping sum of one hash per row, per ready message and per delivery in flight. A sum forgets
+// order, so it is kept up by taking out the old hash of what changed and putting in the new one.
+
+// Odd constants with no structure (the first bits of the golden ratio and of xxhash's primes).
+const (
+	mixA = 0x9e3779b97f4a7c15
+	mixB = 0xc2b2ae3d27d4eb4f
+	mixC = 0x165667b19e3779f9
+	mixD = 0xd6e8feb86659fd93
+)
+
+func mix(a, b uint64) uint64 {
+	high, low := bits.Mul64(a^mixA, b^mixB)
+	return high ^ low
+}
+
+// readyHash is what a ready message counts; where its record lies does not.
+func readyHash(q *queue, r *ready.Ref) uint64 {
+	return mix(mix(r.Number, uint64(r.Size)<<32|uint64(r.Flags)), (uint64(q.Vhost)<<32|uint64(q.ID))^mixC)
+}
+
+// flightHash is what a delivery in flight counts.
+func flightHash(h *channel, tag uint64, r *ledger.Record) uint64 {
+	what := mix(r.Number, uint64(r.Size)<<32|uint64(r.Flags))
+	where := mix(h.Session^mixC, tag)
+	whom := mix(uint64(r.Queue)<<32|uint64(r.Consumer), uint64(h.Number)^mixD)
+	return mix(mix(what, where), whom)
+}
+
+// rowHash is what an object counts.
+func (m *Machine) rowHash(o object) uint64 {
+	if t := o.state(); t.gone || t.local {
+		return 0
+	}
+	m.coder = rowCoder{buf: o.key(m.coder.buf[:0]), encoding: true, hashing: true}
+	o.code(&m.coder)
+	return mix(xxhash.Sum64(m.coder.buf), mixD)
+}
+
+// touch notes that an object changed in this entry.
+func (m *Machine) touch(o object) {
+	if t := o.state(); !t.touched {
+		t.touched = true
+		m.touched = append(m.touched, o)
+	}
+}
+
+// settleRows brings the fingerprint up to date at the end of an entry.
+func (m *Machine) settleRows() {
+	for _, o := range m.touched {
+		t := o.state()
+		hash := m.rowHash(o)
+		m.fingerprint += hash - t.hash
+		t.hash, t.touched = hash, false
+		if !t.dirty {
+			t.dirty = true
+			m.dirty = append(m.dirty, o)
+		}
+	}
+	clear(m.touched)
+	m.touched = m.touched[:0]
+}
+
+// Fingerprint is a hash of the replicated state: equal wherever the state is equal, whatever way led to it. It is kept up
+// incrementally and costs nothing to read.
+func (m *Machine) Fingerprint() uint64 { return m.fingerprint }
+
+// Recompute is Fingerprint from scratch, in time proportional to the state.
+func (m *Machine) Recompute() uint64 {
+	sum := uint64(0)
+	m.each(func(o object) { sum += m.rowHash(o) })
+	return sum + m.refHashes()
+}
+
+// refHashes sums over ready messages and deliveries in flight.
+func (m *Machine) refHashes() uint64 {
+	sum := uint64(0)
+	for _, v := range m.vhosts {
+		for _, q := range v.queues {
+			q.list.Each(func(r ready.Ref) { sum += readyHash(q, &r) })
+		}
+	}
+	for _, s := range m.sessions {
+		for _, h := range s.channels {
+			h.flight.Each(func(tag uint64, r *ledger.Record) { sum += flightHash(h, tag, r) })
+		}
+	}
+	return sum
+}
+
+// each visits every object of the state.
+func (m *Machine) each(visit func(object)) {
+	visit(&m.header)
+	visit(&m.local)
+	for _, n := range m.nodes {
+		visit(n)
+	}
+	for _, v := range m.vhosts {
+		visit(v)
+		visitAll(v.exchanges, visit)
+		visitAll(v.queues, visit)
+		for _, q := range v.queues {
+			visitAll(q.consumers, visit)
+		}
+		visitAll(v.bindings, visit)
+		visitAll(v.contents, visit)
+	}
+	for _, s := range m.sessions {
+		visit(s)
+		visitAll(s.channels, visit)
+	}
+}
+
+func visitAll[T object](list []T, visit func(object)) {
+	for _, o := range list {
+		visit(o)
+	}
+}

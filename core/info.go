@@ -1,0 +1,179 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+)
+
+// VhostInfo is a vhost, for listings.
+type VhostInfo struct {
+	Name, ID string
+	Queues   int
+	Sessions int
+}
+
+// QueueInfo is a queue, for listings.
+type QueueInfo struct {
+	Vhost, Name                    string
+	Durable, Exclusive, AutoDelete bool
+	Owner                          uint64 // session of an exclusive queue, 0 for others
+	Ready                          int    // messages
+	Unacknowledged                 int    // messages in flight that await a settlement
+	ReadyBytes                     uint64 // of the ready messages' records
+	Consumers                      int
+	Arguments                      []byte // a field table, as declared
+}
+
+// ExchangeInfo is an exchange, for listings.
+type ExchangeInfo struct {
+	Vhost, Name, Type             string
+	Durable, AutoDelete, Internal bool
+	Arguments                     []byte // a field table, as declared
+}
+
+// BindingInfo is a binding, for listings. Those of the default exchange are implied and not listed.
+type BindingInfo struct {
+	Vhost, Source, Destination string
+	ToQueue                    bool // the destination is a queue, not an exchange
+	Key                        string
+	Arguments                  []byte // a field table, as bound
+}
+
+// SessionInfo is a session, for listings.
+type SessionInfo struct {
+	ID, Epoch                    uint64
+	Vhost, User, Key, Connection string
+	Node, Incarnation            uint64
+	Channels                     int
+	InFlight                     int // deliveries, no-ack ones that are not yet written included
+}
+
+// ConsumerInfo is a consumer, for listings.
+type ConsumerInfo struct {
+	Vhost, Queue, Tag string
+	Session           uint64
+	Channel           uint16
+	NoAck, Exclusive  bool
+	Prefetch          uint32 // 0 is no limit
+	InFlight          uint32 // unsettled deliveries
+	Arguments         []byte // a field table, as consumed
+}
+
+// NodeInfo is a node's registration, for listings.
+type NodeInfo struct {
+	Node, Incarnation, Nonce, Seq uint64
+	Up                            bool
+}
+
+// Nodes lists every node ever registered in the group, by id.
+func (m *Machine) Nodes() []NodeInfo {
+	list := make([]NodeInfo, 0, len(m.nodes))
+	for _, n := range m.nodes {
+		list = append(list, NodeInfo{Node: n.Node, Incarnation: n.Incarnation, Nonce: n.Nonce, Seq: n.Seq, Up: n.Up})
+	}
+	return list
+}
+
+// Vhosts lists the group's vhosts by name.
+func (m *Machine) Vhosts() []VhostInfo {
+	list := make([]VhostInfo, 0, len(m.vhosts))
+	for _, v := range m.vhosts {
+		info := VhostInfo{Name: v.Name, ID: v.ID, Queues: len(v.queues)}
+		for _, s := range m.sessions {
+			if s.vhost == v {
+				info.Sessions++
+			}
+		}
+		list = append(list, info)
+	}
+	slices.SortFunc(list, func(a, b VhostInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Queues lists a vhost's queues by name, none for a vhost that the group does not have.
+func (m *Machine) Queues(vhost string) []QueueInfo {
+	v := m.vhost[vhost]
+	if v == nil {
+		return nil
+	}
+	list := make([]QueueInfo, 0, len(v.queues))
+	for _, q := range v.queues {
+		list = append(list, q.info())
+	}
+	slices.SortFunc(list, func(a, b QueueInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (q *queue) info() QueueInfo {
+	return QueueInfo{Vhost: q.vhost.Name, Name: q.Name, Durable: q.Durable, Exclusive: q.Owner != 0, AutoDelete: q.AutoDelete,
+		Owner: q.Owner, Ready: q.list.Len(), Unacknowledged: int(q.Unacked), ReadyBytes: q.bytes, Consumers: len(q.consumers),
+		Arguments: q.Arguments}
+}
+
+// Exchanges lists a vhost's exchanges by name; the default exchange is "".
+func (m *Machine) Exchanges(vhost string) []ExchangeInfo {
+	v := m.vhost[vhost]
+	if v == nil {
+		return nil
+	}
+	list := []ExchangeInfo{{Vhost: v.Name, Type: "direct", Durable: true}}
+	for _, x := range v.exchanges {
+		list = append(list, ExchangeInfo{Vhost: v.Name, Name: x.Name, Type: typeNames[x.Type], Durable: x.Durable,
+			AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: x.Arguments})
+	}
+	slices.SortFunc(list, func(a, b ExchangeInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Bindings lists a vhost's bindings by source, destination and key.
+func (m *Machine) Bindings(vhost string) []BindingInfo {
+	v := m.vhost[vhost]
+	if v == nil {
+		return nil
+	}
+	sorted := slices.Clone(v.bindings)
+	slices.SortFunc(sorted, func(a, b *binding) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Destination, b.Destination), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(a.identity, b.identity))
+	})
+	list := make([]BindingInfo, 0, len(sorted))
+	for _, b := range sorted {
+		list = append(list, BindingInfo{Vhost: v.Name, Source: b.Source, Destination: b.Destination, ToQueue: b.ToQueue,
+			Key: b.Key, Arguments: b.Arguments})
+	}
+	return list
+}
+
+// Sessions lists a vhost's sessions by id.
+func (m *Machine) Sessions(vhost string) []SessionInfo {
+	list := []SessionInfo{}
+	for _, s := range m.sessions {
+		if s.vhost.Name != vhost {
+			continue
+		}
+		info := SessionInfo{ID: s.ID, Epoch: s.Epoch, Vhost: vhost, User: s.User, Key: s.Key, Connection: s.Connection,
+			Node: s.Node, Incarnation: s.Incarnation, Channels: len(s.channels)}
+		for _, h := range s.channels {
+			info.InFlight += h.flight.Len()
+		}
+		list = append(list, info)
+	}
+	return list
+}
+
+// Consumers lists a vhost's consumers by queue name, then by age.
+func (m *Machine) Consumers(vhost string) []ConsumerInfo {
+	v := m.vhost[vhost]
+	if v == nil {
+		return nil
+	}
+	list := []ConsumerInfo{}
+	for _, q := range v.queues {
+		for _, c := range q.consumers {
+			list = append(list, ConsumerInfo{Vhost: v.Name, Queue: q.Name, Tag: c.Tag, Session: c.Session, Channel: c.Channel,
+				NoAck: c.NoAck, Exclusive: c.Exclusive, Prefetch: c.Limit, InFlight: c.InFlight, Arguments: c.Arguments})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b ConsumerInfo) int { return cmp.Compare(a.Queue, b.Queue) })
+	return list
+}

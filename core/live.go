@@ -1,0 +1,149 @@
+package core
+
+import (
+	"github.com/understudy-mq/understudy/core/internal/ledger"
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// bucketShift makes the buckets that liveness is counted in: 256 raft indexes each.
+const bucketShift = 8
+
+// liveness counts the live references to content in the log, per bucket of entries. It is this node's own knowledge,
+// since Locs are; it is counted anew when rows are loaded. Buckets wholly below the floor are not counted.
+type liveness struct {
+	base    uint64   // the bucket that counts[0] is
+	counts  []uint32 // references per bucket
+	floor   uint64   // content of entries below was moved out of the log
+	dropped []message.Loc
+}
+
+func bucketOf(loc uint64) uint64 { return message.Loc(loc).Index() >> bucketShift }
+
+func (l *liveness) add(loc uint64) {
+	b := bucketOf(loc)
+	if b < l.floor>>bucketShift {
+		return
+	}
+	switch {
+	case len(l.counts) == 0:
+		l.base = b
+	case b < l.base: // only while loading, and after trim
+		l.counts = append(make([]uint32, l.base-b), l.counts...)
+		l.base = b
+	}
+	for b-l.base >= uint64(len(l.counts)) {
+		if len(l.counts) == cap(l.counts) {
+			l.trim()
+		}
+		if len(l.counts) == 0 {
+			l.base = b
+		}
+		l.counts = append(l.counts, 0)
+	}
+	l.counts[b-l.base]++
+}
+
+// trim lets go of leading buckets that are empty, so that the base moves with the log.
+func (l *liveness) trim() {
+	n := 0
+	for n < len(l.counts) && l.counts[n] == 0 {
+		n++
+	}
+	l.shift(n)
+}
+
+func (l *liveness) shift(n int) {
+	l.base += uint64(n)
+	l.counts = l.counts[:copy(l.counts, l.counts[n:])]
+}
+
+func (l *liveness) remove(loc uint64) {
+	if message.Loc(loc).Index() < l.floor {
+		l.dropped = append(l.dropped, message.Loc(loc))
+	}
+	if b := bucketOf(loc); b >= l.floor>>bucketShift {
+		l.counts[b-l.base]--
+	}
+}
+
+func (l *liveness) addParts(parts []message.Part) {
+	for i := range parts {
+		l.add(uint64(parts[i].Loc))
+	}
+}
+
+func (l *liveness) removeParts(parts []message.Part) {
+	for i := range parts {
+		l.remove(uint64(parts[i].Loc))
+	}
+}
+
+// Live counts references to content of entries with from <= index < to: of messages that are ready or in flight, and of
+// pieces of big ones. It is cheap, and counts in buckets of 256 entries: at the edges it may count too much, never too
+// little. Buckets wholly below the floor count nothing.
+func (m *Machine) Live(from, to uint64) int {
+	l := &m.live
+	if from >= to || len(l.counts) == 0 {
+		return 0
+	}
+	first, last := max(from>>bucketShift, l.base), min((to-1)>>bucketShift, l.base+uint64(len(l.counts))-1)
+	n := 0
+	for b := first; b <= last; b++ {
+		n += int(l.counts[b-l.base])
+	}
+	return n
+}
+
+// Contents visits the references that Live counts, exactly, once per reference: a record that three queues hold is
+// visited three times. It takes time proportional to the state.
+func (m *Machine) Contents(from, to uint64, visit func(loc message.Loc, size uint32)) {
+	m.contents(func(loc message.Loc, size uint32) {
+		if i := loc.Index(); from <= i && i < to {
+			visit(loc, size)
+		}
+	})
+}
+
+func (m *Machine) contents(visit func(loc message.Loc, size uint32)) {
+	parts := func(list []message.Part) {
+		for i := range list {
+			visit(list[i].Loc, list[i].Size)
+		}
+	}
+	for _, v := range m.vhosts {
+		for _, q := range v.queues {
+			q.list.Each(func(r ready.Ref) { visit(message.Loc(r.Loc), r.Size) })
+		}
+		for _, t := range v.contents {
+			parts(t.Parts)
+		}
+	}
+	for _, s := range m.sessions {
+		for _, h := range s.channels {
+			h.flight.Each(func(_ uint64, r *ledger.Record) { visit(message.Loc(r.Loc), r.Size) })
+			parts(h.Parts)
+		}
+	}
+}
+
+// SetFloor says that the content of entries below index was moved out of the log: from now on each reference to it that
+// ends is kept for TakeDropped. The floor never goes down.
+func (m *Machine) SetFloor(index uint64) {
+	l := &m.live
+	if index <= l.floor {
+		return
+	}
+	l.floor = index
+	if b := index >> bucketShift; b > l.base {
+		l.shift(int(min(b-l.base, uint64(len(l.counts)))))
+	}
+}
+
+// TakeDropped reports the references to content below the floor that have ended since the last call, each once.
+func (m *Machine) TakeDropped(visit func(message.Loc)) {
+	for _, loc := range m.live.dropped {
+		visit(loc)
+	}
+	m.live.dropped = m.live.dropped[:0]
+}

@@ -1,0 +1,194 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/understudy-mq/understudy/core/internal/ledger"
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// chunkOwner is how a chunk's row begins: (vhost, queue, chunk id) for ready messages, (session, channel, first tag) for
+// deliveries in flight.
+type chunkOwner [3]uint64
+
+func (o *chunkOwner) key(dst []byte, t table) []byte { return keyOf(dst, t, o[:]...) }
+
+func (o *chunkOwner) code(c *rowCoder, count *uint64) {
+	for i := range o {
+		c.u64(&o[i])
+	}
+	c.u64(count)
+}
+
+func (c *rowCoder) ref(r *ready.Ref) {
+	c.u64(&r.Number)
+	if r.Number == 0 {
+		return
+	}
+	c.u64(&r.Loc)
+	c.u32(&r.Size)
+	c.u32(&r.Flags)
+}
+
+func (c *rowCoder) flight(r *ledger.Record) {
+	c.ref(&r.Ref)
+	if r.Number == 0 {
+		return
+	}
+	c.u32(&r.Queue)
+	c.u32(&r.Consumer)
+}
+
+// checkpoint is one run of Checkpoint.
+type checkpoint struct {
+	m   *Machine
+	put func(key, value []byte)
+	del func(key []byte)
+	key []byte
+}
+
+// Checkpoint reports what has changed since the last call, or since the state was loaded or made: rows to put and rows to
+// delete, to be written in this order in one batch. Slices are valid during the call only. Keys begin with a table octet
+// and are meant to be loaded in order; what a row holds is this package's business.
+func (m *Machine) Checkpoint(put func(key, value []byte), del func(key []byte)) {
+	c := checkpoint{m: m, put: put, del: del}
+	for _, o := range m.dirty {
+		c.row(o)
+		switch x := o.(type) {
+		case *queue:
+			c.readyChunks(x)
+		case *channel:
+			c.flightChunks(x)
+		}
+	}
+	clear(m.dirty)
+	m.dirty = m.dirty[:0]
+}
+
+func (c *checkpoint) row(o object) {
+	t := o.state()
+	t.dirty = false
+	c.key = o.key(c.key[:0])
+	if t.gone {
+		if t.stored {
+			c.del(c.key)
+		}
+		return
+	}
+	row := c.begin()
+	o.code(row)
+	c.put(c.key, row.buf)
+	t.stored = true
+}
+
+func (c *checkpoint) begin() *rowCoder {
+	c.m.coder = rowCoder{buf: c.m.coder.buf[:0], encoding: true}
+	return &c.m.coder
+}
+
+func (c *checkpoint) readyChunks(q *queue) {
+	owner := chunkOwner{uint64(q.Vhost), uint64(q.ID)}
+	q.list.Changes(func(id uint32, refs []ready.Ref) {
+		owner[2] = uint64(id)
+		row, n := c.begin(), uint64(len(refs))
+		owner.code(row, &n)
+		for i := range refs {
+			row.ref(&refs[i])
+		}
+		c.key = owner.key(c.key[:0], tableReady)
+		c.put(c.key, row.buf)
+	}, func(id uint32) {
+		owner[2] = uint64(id)
+		c.key = owner.key(c.key[:0], tableReady)
+		c.del(c.key)
+	})
+}
+
+func (c *checkpoint) flightChunks(h *channel) {
+	owner := chunkOwner{h.Session, uint64(h.Number)}
+	h.flight.Changes(func(base uint64, records []ledger.Record) {
+		owner[2] = base
+		row, n := c.begin(), uint64(len(records))
+		owner.code(row, &n)
+		for i := range records {
+			row.flight(&records[i])
+		}
+		c.key = owner.key(c.key[:0], tableFlight)
+		c.put(c.key, row.buf)
+	}, func(base uint64) {
+		owner[2] = base
+		c.key = owner.key(c.key[:0], tableFlight)
+		c.del(c.key)
+	})
+}
+
+// RowContents visits the references to content that a row holds, once per reference. Consumed references at the head of a
+// chunk may be among them. Errors: ErrRow.
+func RowContents(key, value []byte, visit func(message.Loc, uint32)) error {
+	if len(key) == 0 {
+		return fmt.Errorf("%w: empty key", ErrRow)
+	}
+	c := rowCoder{buf: value}
+	switch table(key[0]) {
+	case tableReady:
+		_, refs := c.readyChunk()
+		for i := range refs {
+			visit(message.Loc(refs[i].Loc), refs[i].Size)
+		}
+	case tableFlight:
+		_, records := c.flightChunk()
+		for i := range records {
+			if records[i].Number != 0 {
+				visit(message.Loc(records[i].Loc), records[i].Size)
+			}
+		}
+	case tableContent:
+		var row contentRow
+		row.code(&c)
+		visitParts(row.Parts, visit)
+	case tableChannel:
+		var row channelRow
+		row.code(&c)
+		visitParts(row.Parts, visit)
+	default:
+		return nil
+	}
+	return c.err
+}
+
+func visitParts(parts []message.Part, visit func(message.Loc, uint32)) {
+	for i := range parts {
+		visit(parts[i].Loc, parts[i].Size)
+	}
+}
+
+func (c *rowCoder) readyChunk() (chunkOwner, []ready.Ref) {
+	var owner chunkOwner
+	var n uint64
+	owner.code(c, &n)
+	if n > ready.ChunkRefs || n > uint64(len(c.buf)) {
+		c.fail("count of messages")
+		return owner, nil
+	}
+	refs := make([]ready.Ref, n)
+	for i := range refs {
+		c.ref(&refs[i])
+	}
+	return owner, refs
+}
+
+func (c *rowCoder) flightChunk() (chunkOwner, []ledger.Record) {
+	var owner chunkOwner
+	var n uint64
+	owner.code(c, &n)
+	if n > ledger.ChunkRecords || n > uint64(len(c.buf)) {
+		c.fail("count of deliveries")
+		return owner, nil
+	}
+	records := make([]ledger.Record, n)
+	for i := range records {
+		c.flight(&records[i])
+	}
+	return owner, records
+}

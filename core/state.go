@@ -1,0 +1,366 @@
+package core
+
+import (
+	"github.com/understudy-mq/understudy/core/internal/ledger"
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
+	"github.com/understudy-mq/understudy/core/internal/route"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// The objects of the state. Each has its replicated fields in a struct of its own (the row), so that a test can walk them
+// by reflection; what stands beside the row is derived from rows and rebuilt when they are loaded.
+
+type headerRow struct {
+	Stamp    int64  // newest stamp applied, Unix ms
+	Leader   uint64 // node that sent the last LeaderUp
+	Term     uint64
+	Vhosts   uint32 // number of the last vhost
+	Sessions uint64 // id of the last session
+}
+
+type header struct {
+	meta
+	headerRow
+}
+
+func (*header) key(dst []byte) []byte { return keyOf(dst, tableHeader) }
+func (h *headerRow) code(c *rowCoder) {
+	c.i64(&h.Stamp)
+	c.u64(&h.Leader)
+	c.u64(&h.Term)
+	c.u32(&h.Vhosts)
+	c.u64(&h.Sessions)
+}
+
+// localRow is what this cluster alone knows.
+type localRow struct{ ClusterID string }
+
+type local struct {
+	meta
+	localRow
+}
+
+func (*local) key(dst []byte) []byte { return keyOf(dst, tableLocal) }
+func (l *localRow) code(c *rowCoder) { c.str(&l.ClusterID) }
+
+type nodeRow struct {
+	Node        uint64
+	Incarnation uint64
+	Nonce       uint64
+	Seq         uint64 // of the last batch applied
+	Up          bool
+}
+
+type node struct {
+	meta
+	nodeRow
+}
+
+func (n *node) key(dst []byte) []byte { return keyOf(dst, tableNode, n.Node) }
+func (n *nodeRow) code(c *rowCoder) {
+	c.u64(&n.Node)
+	c.u64(&n.Incarnation)
+	c.u64(&n.Nonce)
+	c.u64(&n.Seq)
+	c.boolean(&n.Up)
+}
+
+type vhostRow struct {
+	Vhost     uint32
+	ID, Name  string
+	Messages  uint64 // number of the last message
+	Queues    uint32 // id of the last queue
+	Consumers uint32 // number of the last consumer
+}
+
+type vhost struct {
+	meta
+	vhostRow
+	router       *route.Router
+	exchanges    []*exchange // in no order: nothing may depend on it
+	exchange     map[string]*exchange
+	queues       []*queue // by id
+	queue        map[uint32]*queue
+	queueByName  map[string]*queue
+	consumer     map[uint32]*consumer
+	bindings     []*binding // in no order
+	binding      map[string]*binding
+	contents     []*content // in no order
+	content      map[uint64]*content
+	lastQueue    *queue
+	lastConsumer *consumer
+	lastExchange *exchange
+}
+
+func (v *vhost) key(dst []byte) []byte { return keyOf(dst, tableVhost, uint64(v.Vhost)) }
+func (v *vhostRow) code(c *rowCoder) {
+	c.u32(&v.Vhost)
+	c.str(&v.ID)
+	c.str(&v.Name)
+	c.u64(&v.Messages)
+	c.u32(&v.Queues)
+	c.u32(&v.Consumers)
+}
+
+type exchangeRow struct {
+	Vhost      uint32
+	Name       string
+	Type       route.Kind
+	Durable    bool
+	AutoDelete bool
+	Internal   bool
+	Bound      bool // it was the source of a binding once
+	Arguments  []byte
+}
+
+type exchange struct {
+	meta
+	exchangeRow
+	at   int        // in vhost.exchanges
+	from []*binding // it is the source; in no order
+	to   []*binding // it is the destination; in no order
+}
+
+func (x *exchange) key(dst []byte) []byte {
+	return append(keyOf(dst, tableExchange, uint64(x.Vhost)), x.Name...)
+}
+
+func (x *exchangeRow) code(c *rowCoder) {
+	c.u32(&x.Vhost)
+	c.str(&x.Name)
+	c.u8((*uint8)(&x.Type))
+	c.boolean(&x.Durable)
+	c.boolean(&x.AutoDelete)
+	c.boolean(&x.Internal)
+	c.boolean(&x.Bound)
+	c.bytes(&x.Arguments)
+}
+
+type bindingRow struct {
+	Vhost               uint32
+	Source, Destination string
+	ToQueue             bool
+	Key                 string
+	Arguments           []byte
+}
+
+type binding struct {
+	meta
+	bindingRow
+	identity     string // the row's key
+	source       *exchange
+	queue        *queue    // the destination, or
+	exchange     *exchange // this
+	at           int       // in vhost.bindings
+	atFrom, atTo int       // in source.from and the destination's list
+}
+
+func (b *binding) key(dst []byte) []byte { return append(dst, b.identity...) }
+func (b *bindingRow) code(c *rowCoder) {
+	c.u32(&b.Vhost)
+	c.str(&b.Source)
+	c.str(&b.Destination)
+	c.boolean(&b.ToQueue)
+	c.str(&b.Key)
+	c.bytes(&b.Arguments)
+}
+
+type queueRow struct {
+	Vhost      uint32
+	ID         uint32
+	Name       string
+	Durable    bool
+	AutoDelete bool
+	Generated  bool
+	Consumed   bool   // it had a consumer once
+	Owner      uint64 // session of an exclusive queue, 0 for others
+	Unacked    uint32 // deliveries in flight that await a settlement
+	Turns      uint64 // the last turn given to a consumer
+	First      uint64 // number of the first ready message; tells what of the first chunk is consumed
+	Arguments  []byte
+}
+
+type queue struct {
+	meta
+	queueRow
+	vhost     *vhost
+	list      ready.List
+	bytes     uint64      // of the ready messages' records
+	consumers []*consumer // by number
+	first     *consumer   // the service ring: who gets the next message
+	last      *consumer
+	exclusive *consumer // the one that asked to be alone
+	bindings  []*binding
+	waiting   bool // on Machine.waiting
+}
+
+func (q *queue) key(dst []byte) []byte { return keyOf(dst, tableQueue, uint64(q.Vhost), uint64(q.ID)) }
+func (q *queue) code(c *rowCoder) {
+	if c.encoding {
+		q.First = q.list.First()
+	}
+	q.queueRow.code(c)
+}
+
+func (q *queueRow) code(c *rowCoder) {
+	c.u32(&q.Vhost)
+	c.u32(&q.ID)
+	c.str(&q.Name)
+	c.boolean(&q.Durable)
+	c.boolean(&q.AutoDelete)
+	c.boolean(&q.Generated)
+	c.boolean(&q.Consumed)
+	c.u64(&q.Owner)
+	c.u32(&q.Unacked)
+	c.u64(&q.Turns)
+	c.u64(&q.First)
+	c.bytes(&q.Arguments)
+}
+
+type consumerRow struct {
+	Vhost          uint32
+	Number         uint32
+	Queue          uint32
+	Session        uint64
+	Channel        uint16
+	Tag            string
+	NoAck          bool
+	Exclusive      bool
+	Limit          uint32 // of unsettled deliveries, 0 for the window
+	InFlight       uint32 // unsettled
+	Unwritten      uint32 // of a windowed consumer: deliveries not yet written to the socket
+	UnwrittenBytes uint64
+	Turn           uint64 // its place in the queue's service ring, 0 if it has none
+	Arguments      []byte
+}
+
+type consumer struct {
+	meta
+	consumerRow
+	queue          *queue
+	channel        *channel
+	next, previous *consumer // in the service ring
+}
+
+func (s *consumer) key(dst []byte) []byte {
+	return keyOf(dst, tableConsumer, uint64(s.Vhost), uint64(s.Number))
+}
+
+func (s *consumerRow) code(c *rowCoder) {
+	c.u32(&s.Vhost)
+	c.u32(&s.Number)
+	c.u32(&s.Queue)
+	c.u64(&s.Session)
+	c.u16(&s.Channel)
+	c.str(&s.Tag)
+	c.boolean(&s.NoAck)
+	c.boolean(&s.Exclusive)
+	c.u32(&s.Limit)
+	c.u32(&s.InFlight)
+	c.u32(&s.Unwritten)
+	c.u64(&s.UnwrittenBytes)
+	c.u64(&s.Turn)
+	c.bytes(&s.Arguments)
+}
+
+type sessionRow struct {
+	ID          uint64
+	Epoch       uint64
+	Vhost       uint32
+	Node        uint64
+	Incarnation uint64
+	User        string
+	Key         string
+	Connection  string
+	Failed      bool // a command was refused with a hard code
+}
+
+type session struct {
+	meta
+	sessionRow
+	vhost      *vhost
+	channels   []*channel // by number
+	exclusive  []*queue   // by id
+	lastUsed   *channel
+	lastEffect int // place of its newest effect in Effects.List
+}
+
+func (s *session) key(dst []byte) []byte { return keyOf(dst, tableSession, s.ID) }
+func (s *sessionRow) code(c *rowCoder) {
+	c.u64(&s.ID)
+	c.u64(&s.Epoch)
+	c.u32(&s.Vhost)
+	c.u64(&s.Node)
+	c.u64(&s.Incarnation)
+	c.str(&s.User)
+	c.str(&s.Key)
+	c.str(&s.Connection)
+	c.boolean(&s.Failed)
+}
+
+type channelRow struct {
+	Session   uint64
+	Number    uint16
+	Failed    bool
+	Confirm   bool
+	Prefetch  uint32 // of new consumers
+	Limit     uint32 // of the whole channel, 0 for none
+	InFlight  uint32 // unsettled deliveries to consumers: what Limit limits
+	LastTag   uint64
+	Written   uint64 // deliveries up to this tag have reached the socket
+	Served    uint32 // consumer that got the newest delivery
+	PartBytes uint64
+	Parts     []message.Part // of a big message on its way in
+}
+
+type channel struct {
+	meta
+	channelRow
+	session   *session
+	flight    ledger.Ledger
+	consumers []*consumer // by number
+}
+
+func (h *channel) key(dst []byte) []byte {
+	return keyOf(dst, tableChannel, h.Session, uint64(h.Number))
+}
+
+func (h *channelRow) code(c *rowCoder) {
+	c.u64(&h.Session)
+	c.u16(&h.Number)
+	c.boolean(&h.Failed)
+	c.boolean(&h.Confirm)
+	c.u32(&h.Prefetch)
+	c.u32(&h.Limit)
+	c.u32(&h.InFlight)
+	c.u64(&h.LastTag)
+	c.u64(&h.Written)
+	c.u32(&h.Served)
+	c.u64(&h.PartBytes)
+	c.parts(&h.Parts)
+}
+
+// contentRow is the side table of fragmented messages: most messages have no parts, and pay nothing for those that do.
+type contentRow struct {
+	Vhost  uint32
+	Number uint64
+	Refs   uint32 // queues and deliveries that refer to it
+	Parts  []message.Part
+}
+
+type content struct {
+	meta
+	contentRow
+	at int // in vhost.contents
+}
+
+func (t *content) key(dst []byte) []byte {
+	return keyOf(dst, tableContent, uint64(t.Vhost), t.Number)
+}
+
+func (t *contentRow) code(c *rowCoder) {
+	c.u32(&t.Vhost)
+	c.u64(&t.Number)
+	c.u32(&t.Refs)
+	c.parts(&t.Parts)
+}
