@@ -1,0 +1,78 @@
+package core_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/coretest"
+	"github.com/understudy-mq/understudy/core/entry"
+)
+
+// BenchmarkPublishDeliverAck is the life of a message in the machine: 500 publishes with confirms to one queue with a
+// consumer, then their 500 acks, an entry each.
+func BenchmarkPublishDeliverAck(b *testing.B) {
+	for _, multiple := range []bool{false, true} {
+		for _, exchange := range []string{"", "amq.topic"} {
+			b.Run(fmt.Sprintf("exchange=%q/multiple=%v", exchange, multiple), func(b *testing.B) { benchLife(b, exchange, multiple) })
+		}
+	}
+}
+
+const benchBatch = 500
+
+func benchLife(b *testing.B, exchange string, multiple bool) {
+	m := core.New(1)
+	fx := &core.Effects{}
+	index, seq := uint64(0), uint64(0)
+	apply := func(data []byte) {
+		index++
+		fx.List = fx.List[:0]
+		if err := m.Apply(index, data, fx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var commands, data []byte
+	batch := func(commands []byte) {
+		seq++
+		data = entry.AppendBatch(entry.AppendHeader(data[:0], int64(index)), 1, 1, seq, commands)
+		apply(data)
+	}
+	one := func(cmd entry.Command) { batch(entry.Append(nil, cmd)) }
+	apply(coretest.Entry(1, entry.Batch{Commands: entry.Append(entry.Append(nil, &entry.NodeUp{Node: 1, Nonce: 1}), &entry.VhostCreate{ID: "v", Name: "/"})}))
+	one(&entry.Attach{Vhost: "/", Connection: "producer"})
+	one(&entry.Attach{Vhost: "/", Connection: "consumer"})
+	producer, consumer := entry.Ref{Session: 1, Epoch: 1, Channel: 1}, entry.Ref{Session: 2, Epoch: 1, Channel: 1}
+	one(&entry.ChannelOpen{Ref: producer})
+	one(&entry.ChannelOpen{Ref: consumer})
+	one(&entry.ConfirmSelect{Ref: producer})
+	one(&entry.QueueDeclare{Ref: producer, Name: "q"})
+	one(&entry.QueueBind{Binding: entry.Binding{Ref: producer, Source: "amq.topic", Destination: "q", Key: "#"}})
+	one(&entry.Qos{Ref: consumer, Prefetch: 2 * benchBatch})
+	one(&entry.Consume{Ref: consumer, Queue: "q", Tag: "ct"})
+	publish := entry.Publish{Ref: producer, Record: coretest.Record(exchange, "q", nil, string(make([]byte, 256)))}
+	settle := entry.Settle{Ref: consumer, Multiple: multiple}
+	round := func() {
+		commands = commands[:0]
+		for range benchBatch {
+			commands = entry.AppendPublish(commands, &publish)
+		}
+		batch(commands)
+		commands = commands[:0]
+		for i := range fx.List {
+			if e := &fx.List[i]; e.Kind == core.EffectDelivered && (!multiple || i == len(fx.List)-1) {
+				settle.First, settle.Last = e.Tag, e.Tag
+				commands = entry.AppendSettle(commands, &settle)
+			}
+		}
+		batch(commands)
+	}
+	for range 20 {
+		round()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		round()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchBatch), "ns/message")
+}
