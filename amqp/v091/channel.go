@@ -130,8 +130,8 @@ func (r *receiver) methodFrame(ch *channel, payload []byte) *fault {
 	if !ok {
 		return noMethod(&wire.Frame{Type: wire.FrameMethod, Payload: payload})
 	}
-	if ch.content.state != idle && id != wire.IDChannelClose {
-		return refuse(core.CodeUnexpectedFrame, id, "expected content %s, got method %s instead", ch.content.state, id)
+	if fault := ch.content.expects(idle); fault != nil {
+		return fault
 	}
 	switch id {
 	case wire.IDBasicPublish:

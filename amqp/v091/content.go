@@ -27,8 +27,6 @@ const (
 	awaitBody
 )
 
-func (s assemblyState) String() string { return [...]string{"nothing", "header", "body"}[s] }
-
 // assembly is a message under way on one channel.
 type assembly struct {
 	state      assemblyState
@@ -41,6 +39,23 @@ type assembly struct {
 	size       uint64 // of the whole body
 	received   uint64 // of it
 	body       []byte // what was received and not handed on
+}
+
+// expects refuses a frame for which the message should be in another state; the texts are RabbitMQ's.
+func (a *assembly) expects(due assemblyState) *fault {
+	if a.state == due {
+		return nil
+	}
+	text := [...]string{
+		idle:        "expected method frame, got non method frame instead",
+		awaitHeader: "expected content header for class 60, got non content header frame instead",
+		awaitBody:   "expected content body, got non content body frame instead",
+	}[a.state]
+	f := refuse(core.CodeUnexpectedFrame, 0, "%s", text)
+	if a.state != idle {
+		f.id = wire.IDBasicPublish
+	}
+	return f
 }
 
 // budget bounds what the unfinished messages of one connection hold, in bytes received (not announced).
@@ -81,11 +96,8 @@ func (r *receiver) beginPublish(ch *channel, args []byte) *fault {
 func (r *receiver) headerFrame(ch *channel, payload []byte) *fault {
 	const id = wire.IDBasicPublish
 	a := &ch.content
-	switch a.state {
-	case idle:
-		return refuse(core.CodeUnexpectedFrame, 0, "expected method frame, got non method frame instead")
-	case awaitBody:
-		return refuse(core.CodeUnexpectedFrame, id, "expected content body, got non content body frame instead")
+	if fault := a.expects(awaitHeader); fault != nil {
+		return fault
 	}
 	var h wire.ContentHeader
 	if err := h.Decode(payload); err != nil {
@@ -139,11 +151,8 @@ func (r *receiver) checkProperties(b []byte) *fault {
 func (r *receiver) bodyFrame(ch *channel, piece []byte) *fault {
 	const id = wire.IDBasicPublish
 	a := &ch.content
-	switch a.state {
-	case idle:
-		return refuse(core.CodeUnexpectedFrame, 0, "expected method frame, got non method frame instead")
-	case awaitHeader:
-		return refuse(core.CodeUnexpectedFrame, id, "expected content header for class %d, got non content header frame instead", classBasic)
+	if fault := a.expects(awaitBody); fault != nil {
+		return fault
 	}
 	n := uint64(len(piece))
 	if n > a.size-a.received {

@@ -1,0 +1,283 @@
+package v091
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/understudy-mq/understudy/amqp/v091/wire"
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
+	"github.com/understudy-mq/understudy/session"
+)
+
+// fakeSession writes down what it is told.
+type fakeSession struct {
+	log     []string
+	content map[uint64][]byte // records by message number, for events without one
+	parts   [][]byte
+	ended   string
+	quiet   bool
+}
+
+func (f *fakeSession) say(format string, args ...any) {
+	if !f.quiet {
+		f.log = append(f.log, fmt.Sprintf(format, args...))
+	}
+}
+
+func (f *fakeSession) Do(cmd entry.Addressed) { f.say("%s", show(cmd)) }
+func (f *fakeSession) Publish(channel uint16, mandatory, fragmented bool, rec *message.Record) {
+	if f.quiet {
+		return
+	}
+	f.say("Publish %d mandatory=%t fragmented=%t %q %q %q %s of %d", channel, mandatory, fragmented, rec.Exchange, rec.RoutingKey, rec.Properties, short(rec.Body), rec.BodySize)
+}
+func (f *fakeSession) Fragment(channel uint16, piece []byte) {
+	f.say("Fragment %d %s", channel, short(piece))
+}
+func (f *fakeSession) Settle(channel uint16, o entry.Outcome, multiple bool, first, last uint64) {
+	if f.quiet {
+		return
+	}
+	f.say("Settle %d outcome=%d multiple=%t %d..%d", channel, o, multiple, first, last)
+}
+func (f *fakeSession) Flush() error { return nil }
+func (f *fakeSession) Written(channel uint16, tag uint64) error {
+	f.say("Written %d %d", channel, tag)
+	return nil
+}
+func (f *fakeSession) Content(e *session.Event) ([]byte, [][]byte, error) {
+	if e.Record != nil {
+		return e.Record, f.parts, nil
+	}
+	if r := f.content[e.Number]; r != nil {
+		return r, f.parts, nil
+	}
+	return nil, nil, errors.New("no such record")
+}
+func (f *fakeSession) End()    { f.ended = "end" }
+func (f *fakeSession) Detach() { f.ended = "detach" }
+
+func short(b []byte) string {
+	if len(b) > 40 {
+		return fmt.Sprintf("%q and %d more", b[:8], len(b)-8)
+	}
+	return fmt.Sprintf("%q", b)
+}
+
+// show renders the fields of a command or method that are not zero.
+func show(x any) string {
+	v := reflect.ValueOf(x).Elem()
+	parts := []string{v.Type().Name()}
+	var walk func(reflect.Value)
+	walk = func(v reflect.Value) {
+		for i := range v.NumField() {
+			name, f := v.Type().Field(i).Name, v.Field(i)
+			switch {
+			case f.Kind() == reflect.Struct:
+				walk(f)
+			case f.IsZero() || f.Kind() == reflect.Slice && f.Len() == 0:
+			case f.Kind() == reflect.String || f.Kind() == reflect.Slice:
+				parts = append(parts, fmt.Sprintf("%s=%q", name, f.Interface()))
+			default:
+				parts = append(parts, fmt.Sprintf("%s=%v", name, f.Interface()))
+			}
+		}
+	}
+	walk(v)
+	return fmt.Sprintf("%.4000s", strings.Join(parts, " "))
+}
+
+// rig is the endpoint's two machines without a driver, the client's frames going in on one side and the machine's
+// events on the other.
+type rig struct {
+	t       testing.TB
+	opts    Options
+	recv    *receiver
+	send    *sender
+	out     *outbox
+	session *fakeSession
+	wrote   bytes.Buffer
+
+	loginErr, attachErr error
+	heartbeat           uint16
+}
+
+func newRig(t testing.TB) *rig {
+	g := &rig{t: t, session: &fakeSession{}}
+	g.opts.EnsureDefaults()
+	names := 0
+	g.opts.random = func() string { names++; return fmt.Sprint("name", names) }
+	sh := newShared(g.opts.ChannelMax)
+	g.out = newOutbox()
+	g.recv = newReceiver(&g.opts, g, g.out, sh)
+	g.send = newSender(&g.opts, sh, func() Session { return g.session }, &g.wrote)
+	return g
+}
+
+// opened is a rig whose connection is open, with the channels open, confirmed by the machine.
+func opened(t testing.TB, channels ...uint16) *rig {
+	g := newRig(t)
+	g.recv.start()
+	g.in(startOk("guest", "guest"), tuneOk(2047, 131072, 0), connectionOpen("/"))
+	if g.recv.phase != running {
+		t.Fatalf("the connection is %s", g.recv.phase)
+	}
+	for _, c := range channels {
+		g.in(frame(c, &wire.ChannelOpen{}))
+		g.tell(reply(c, entry.KindChannelOpen))
+	}
+	g.session.log = nil
+	return g
+}
+
+func (g *rig) login(user, _ string) (string, error) {
+	if user == "" {
+		return "", errLogin
+	}
+	return user, g.loginErr
+}
+
+func (g *rig) attach(string, string) (Session, error) {
+	if g.attachErr != nil {
+		return nil, g.attachErr
+	}
+	return g.session, nil
+}
+
+func (g *rig) tuned(frameMax uint32, heartbeat uint16) {
+	g.send.frameMax = int(frameMax)
+	g.heartbeat = heartbeat
+}
+
+// in feeds frames and answers the frames that come back at once.
+func (g *rig) in(frames ...[]byte) []string {
+	g.t.Helper()
+	b := slices.Concat(frames...)
+	if n := g.recv.input(b); n != len(b) {
+		g.t.Fatalf("%d of %d octets were taken", n, len(b))
+	}
+	if err := g.recv.flush(); err != nil {
+		g.t.Fatal(err)
+	}
+	return g.frames()
+}
+
+// tell hands events of the machine's to the sender and answers the frames that come of them.
+func (g *rig) tell(events ...session.Event) []string {
+	g.t.Helper()
+	g.out.push(events)
+	return g.frames()
+}
+
+func (g *rig) frames() []string {
+	g.t.Helper()
+	events, notices, _ := g.out.take(nil, nil)
+	if err := g.send.send(events, notices); err != nil {
+		g.t.Fatal(err)
+	}
+	if err := g.send.reported(false); err != nil {
+		g.t.Fatal(err)
+	}
+	defer g.wrote.Reset()
+	return render(g.t, g.wrote.Bytes())
+}
+
+// commands answers what the session was told since the last time.
+func (g *rig) commands() []string {
+	defer func() { g.session.log = nil }()
+	return g.session.log
+}
+
+func render(t testing.TB, b []byte) []string {
+	t.Helper()
+	var out []string
+	for len(b) > 0 {
+		var f wire.Frame
+		n, err := wire.Parse(b, 1<<30, &f)
+		if err != nil || n == 0 {
+			t.Fatalf("%d octets that are no frame: %v", len(b), err)
+		}
+		out = append(out, renderFrame(t, &f))
+		b = b[n:]
+	}
+	return out
+}
+
+func renderFrame(t testing.TB, f *wire.Frame) string {
+	switch f.Type {
+	case wire.FrameMethod:
+		id, args, _ := wire.SplitMethod(f.Payload)
+		m := wire.New(id)
+		if err := m.Decode(args); err != nil {
+			t.Fatalf("%s: %v", id, err)
+		}
+		return fmt.Sprintf("%d %s", f.Channel, show(m))
+	case wire.FrameHeader:
+		var h wire.ContentHeader
+		if err := h.Decode(f.Payload); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%d header %d %q", f.Channel, h.BodySize, h.Properties)
+	case wire.FrameBody:
+		return fmt.Sprintf("%d body %s", f.Channel, short(f.Payload))
+	}
+	return fmt.Sprintf("%d heartbeat", f.Channel)
+}
+
+func want(t testing.TB, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s:\n got %s\nwant %s", what, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+}
+
+func frame(channel uint16, m wire.Method) []byte { return wire.AppendMethod(nil, channel, m) }
+
+func raw(typ uint8, channel uint16, payload []byte) []byte {
+	return wire.End(append(wire.Begin(nil, typ, channel), payload...), 0)
+}
+
+func startOk(user, password string) []byte {
+	return frame(0, &wire.ConnectionStartOk{
+		ClientProperties: clientProperties(true), Mechanism: "PLAIN", Response: []byte("\x00" + user + "\x00" + password), Locale: "en_US",
+	})
+}
+
+func clientProperties(capable bool) []byte {
+	return message.AppendTable(nil, message.Table{
+		{Key: "product", Value: "tests"},
+		{Key: "connection_name", Value: "title"},
+		{Key: "capabilities", Value: message.Table{
+			{Key: "authentication_failure_close", Value: capable},
+			{Key: "consumer_cancel_notify", Value: capable},
+		}},
+	})
+}
+
+func tuneOk(channelMax uint16, frameMax uint32, heartbeat uint16) []byte {
+	return frame(0, &wire.ConnectionTuneOk{ChannelMax: channelMax, FrameMax: frameMax, Heartbeat: heartbeat})
+}
+
+func connectionOpen(vhost string) []byte { return frame(0, &wire.ConnectionOpen{VirtualHost: vhost}) }
+
+// publish is the frames of one message.
+func publish(channel uint16, exchange, key, body string) []byte {
+	b := frame(channel, &wire.BasicPublish{Exchange: []byte(exchange), RoutingKey: []byte(key)})
+	b = append(b, header(channel, uint64(len(body)))...)
+	if body != "" {
+		b = wire.AppendBody(b, channel, []byte(body))
+	}
+	return b
+}
+
+func header(channel uint16, size uint64) []byte {
+	return wire.AppendHeader(nil, channel, classBasic, size, []byte{0, 0})
+}
+
+func bodyOf(channel uint16, s string) []byte { return wire.AppendBody(nil, channel, []byte(s)) }
