@@ -12,6 +12,7 @@ type job struct {
 	batch    *pebble.Batch
 	at       mark
 	bytes    int
+	gone     *keyRange // where the batch deletes much; nil if nowhere
 	began    time.Time
 	done     func(error)   // may be nil
 	finished chan struct{} // closed when err is known
@@ -37,7 +38,8 @@ func (g *Group) Checkpoint(done func(error)) bool {
 // begin makes a job of what has changed and hands it to the writer. None may be under way.
 func (g *Group) begin(done func(error)) *job {
 	g.job = &job{g: g, began: time.Now(), done: done, finished: make(chan struct{})}
-	g.job.batch, g.job.at = g.collect(), g.applied
+	g.job.at = g.applied
+	g.job.batch, g.job.gone = g.collect()
 	g.job.bytes = g.job.batch.Len()
 	g.db.enqueue(g.job)
 	return g.job
@@ -51,9 +53,9 @@ func (g *Group) awaitJob() {
 }
 
 // collect is one batch with all that has changed since the last one: it takes the state on disk from the last batch's
-// applied index to this one's.
-func (g *Group) collect() *pebble.Batch {
-	b := g.db.p.NewBatch()
+// applied index to this one's. gone is where it deletes much, nil if nowhere.
+func (g *Group) collect() (b *pebble.Batch, gone *keyRange) {
+	b = g.db.p.NewBatch()
 	generation := g.where.Load().generation
 	prefix := rowPrefix(g.id, generation)
 	g.machineMu.Lock()
@@ -71,18 +73,24 @@ func (g *Group) collect() *pebble.Batch {
 		})
 	g.m.TakeDropped(g.refs.drop)
 	g.machineMu.Unlock()
-	g.collectDeletions(b, generation)
+	gone = g.collectDeletions(b, generation)
 	state := stateMeta{generation: generation, index: g.applied.index, term: g.applied.term, conf: g.conf}
 	b.Set(metaKey(g.id, metaState), state.encode(), nil)
-	return b
+	return b, gone
 }
 
 // collectDeletions puts the contents that lost their last reference into the batch whose state has none.
-func (g *Group) collectDeletions(b *pebble.Batch, generation uint64) {
+func (g *Group) collectDeletions(b *pebble.Batch, generation uint64) (gone *keyRange) {
 	r := &g.refs
-	if r.moved == 0 && len(r.dropped) > 0 {
-		// Nothing that was moved out is left: one tombstone instead of one each.
-		b.DeleteRange(contentKey(g.id, generation, 0), contentKey(g.id, generation, firstLoc(r.floor)), nil)
+	all := keyRange{contentKey(g.id, generation, 0), contentKey(g.id, generation, firstLoc(r.floor))}
+	r.reclaim += len(r.dropped)
+	empty := r.moved == 0 && len(r.dropped) > 0
+	if empty || r.reclaim >= max(compactDropped, r.moved) {
+		gone, r.reclaim = &all, 0
+	}
+	if empty {
+		// One tombstone instead of one each.
+		b.DeleteRange(all.start, all.end, nil)
 	} else {
 		for _, loc := range r.dropped {
 			b.Delete(contentKey(g.id, generation, loc), nil)
@@ -93,6 +101,7 @@ func (g *Group) collectDeletions(b *pebble.Batch, generation uint64) {
 		b.Set(metaKey(g.id, metaSwept), encodeIndex(r.floor), nil)
 		r.unswept = false
 	}
+	return gone
 }
 
 func (d *DB) enqueue(j *job) {
@@ -152,6 +161,9 @@ func (j *job) finish() {
 		j.g.marks.Lock()
 		j.g.durable = j.at
 		j.g.marks.Unlock()
+		if j.gone != nil {
+			j.g.db.wantCompaction(*j.gone)
+		}
 		if f := j.g.db.o.Metrics.Checkpoint; f != nil {
 			f(j.g.id, j.bytes, time.Since(j.began).Seconds())
 		}

@@ -60,7 +60,7 @@ const spanBytes = 1 << 20
 // of the same entry are read together: a read checks the entry's checksum, so one each would read it over and over.
 func (g *Group) readLog(refs []ref, visit func(c ref, b []byte) error) error {
 	for len(refs) > 0 {
-		n, size := span(refs)
+		n, size := joint(refs)
 		first := refs[0].loc
 		b, err := g.o.ReadEntry(first.Index(), first.Offset(), size)
 		if err != nil {
@@ -80,8 +80,8 @@ func (g *Group) readLog(refs []ref, visit func(c ref, b []byte) error) error {
 	return nil
 }
 
-// span is how many of the first contents are read together, and the bytes from the first's begin to the last's end.
-func span(refs []ref) (n, size int) {
+// joint is how many of the first contents are read together, and the bytes from the first's begin to the last's end.
+func joint(refs []ref) (n, size int) {
 	first := refs[0].loc
 	size = int(refs[0].size)
 	for n = 1; n < len(refs) && refs[n].loc.Index() == first.Index(); n++ {

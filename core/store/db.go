@@ -50,6 +50,8 @@ type DB struct {
 	queue  []*job
 	groups map[uint64]*Group
 
+	compactor compactor
+
 	wake    chan struct{} // capacity 1: there may be jobs
 	stop    chan struct{} // closed by Close
 	stopped chan struct{} // closed by the writer when it has ended
@@ -79,6 +81,7 @@ func open(fs vfs.FS, dir string, o Options, kind machineKind) (*DB, error) {
 	}
 	d.p = p
 	go d.write()
+	d.startCompactor()
 	return d, nil
 }
 
@@ -111,6 +114,8 @@ func (d *DB) Close() error {
 	for _, g := range groups {
 		g.abandon()
 	}
+	d.compactor.cancel()
+	<-d.compactor.stopped
 	close(d.stop)
 	<-d.stopped
 	d.life.Lock()

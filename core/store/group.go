@@ -253,9 +253,13 @@ func (g *Group) Fingerprint() uint64 {
 	return g.m.Fingerprint()
 }
 
-// Live counts live references to contents in the log's entries from <= index < to.
+// Live counts live references to contents in the log's entries from <= index < to; it may count a few too many near the
+// edges. What was moved out of the log does not count.
 func (g *Group) Live(from, to uint64) int {
 	g.settle()
+	if from = max(from, g.refs.floor); from >= to {
+		return 0
+	}
 	g.machineMu.Lock()
 	defer g.machineMu.Unlock()
 	return g.m.Live(from, to)

@@ -211,11 +211,16 @@ func (g *Group) adopt(state stateMeta) error {
 	b.Set(metaKey(g.id, metaFloor), encodeIndex(state.index+1), nil)
 	b.Set(metaKey(g.id, metaSwept), encodeIndex(state.index+1), nil)
 	b.Delete(metaKey(g.id, metaStaged), nil)
-	b.DeleteRange(dataKey(g.id, 0), dataKey(g.id, state.generation), nil)
+	old := keyRange{dataKey(g.id, 0), dataKey(g.id, state.generation)}
+	b.DeleteRange(old.start, old.end, nil)
 	if err := g.db.apply(b); err != nil {
 		return err
 	}
-	return g.db.flush()
+	if err := g.db.flush(); err != nil {
+		return err
+	}
+	g.db.wantCompaction(old)
+	return nil
 }
 
 // become swaps the machine for the one of the installed snapshot.

@@ -23,6 +23,7 @@ type references struct {
 	moved   int                    // contents below floor that have a reference
 	more    map[message.Loc]uint32 // references beyond the first
 	dropped []message.Loc          // without a reference, to be deleted by the next checkpoint
+	reclaim int                    // deleted since the last compaction
 	unswept bool                   // the next checkpoint records floor as swept
 }
 

@@ -172,6 +172,16 @@ func (r *rig) must(err error) {
 	}
 }
 
+// until polls for something that Pebble does in its own time.
+func (r *rig) until(what string, ok func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
 // wait is a channel's next value, within reason.
 func wait[T any](t testing.TB, c <-chan T) T {
 	t.Helper()

@@ -33,10 +33,13 @@ type snapshot struct {
 func (g *Group) Snapshot() (Snapshot, error) {
 	g.settle()
 	g.awaitJob()
-	b := g.collect()
+	b, gone := g.collect()
 	defer b.Close()
 	if err := g.db.apply(b); err != nil {
 		return nil, err
+	}
+	if gone != nil {
+		g.db.wantCompaction(*gone)
 	}
 	at := g.where.Load()
 	return &snapshot{
