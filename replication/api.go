@@ -1,16 +1,24 @@
 package replication
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/raft/v3"
 )
+
+const heartbeatTicks = 2
 
 // ErrUnregistered is Submit's answer while the node may not speak in the group: its clients are to be closed.
 var ErrUnregistered = errors.New("node is not registered in the group")
+
+// ErrReadOnly is what Submit's error wraps while the disk is full: nothing is taken until there is room.
+var ErrReadOnly = errors.New("node is read-only")
 
 // Options configure a Node.
 type Options struct {
@@ -31,6 +39,10 @@ type Options struct {
 	ClusterID func() string
 
 	PeerTLS *tls.Config // mutual TLS between peers; nil is plain
+
+	// PeerAddr overrides the address of a peer where it answers one (tests put a proxy between); may be nil. Safe from
+	// any goroutine.
+	PeerAddr func(id uint64) string
 
 	TickInterval     time.Duration // 100 ms
 	ElectionTicks    int           // 15
@@ -63,17 +75,63 @@ type Status struct {
 	Error       string            `json:"error,omitempty"` // why the group stopped
 }
 
-// The rest of the package's face:
-//
-//	Start(Options) (*Node, error)
-//	(*Node) Group(id uint64) *Group
-//	(*Node) Stop(ctx) error                        moves leadership away first, then stops
-//	(*Node) AddMember(ctx, id uint64, address string) error      as a learner, in every group
-//	(*Node) PromoteMember(ctx, id uint64) error; RemoveMember(ctx, id uint64) error
-//	(*Node) TransferLeader(ctx, group, id uint64) error
-//	(*Node) ReadOnly() (bool, string)              a full disk: leadership is given up, nothing is written
-//	(*Group) Submit(commands []byte, n int) error  blocks while too much is under way (back-pressure); copies commands
-//	(*Group) Control(commands []byte) error        proposes idempotent commands once, if this node leads; no promise
-//	(*Group) Status() Status
-//	(*Group) ReadEntry(index uint64, offset, size int) ([]byte, error)   a piece of an entry's data, from the tail cache
-//	                                               or the log's file, CRC checked; safe from any goroutine
+// EnsureDefaults fills in what was left zero.
+func (o *Options) EnsureDefaults() {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Wall == nil {
+		o.Wall = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.ClusterID == nil {
+		o.ClusterID = func() string { return "" }
+	}
+	if len(o.Peers) == 0 && !o.Join {
+		o.Peers = map[uint64]string{o.NodeID: o.Listen}
+	}
+	o.TickInterval = cmp.Or(o.TickInterval, 100*time.Millisecond)
+	o.ElectionTicks = cmp.Or(o.ElectionTicks, 15)
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
+	o.LogBytesMax = cmp.Or(o.LogBytesMax, 256<<20)
+	o.FollowerLagBytes = cmp.Or(o.FollowerLagBytes, 256<<20)
+	o.CheckpointBytes = cmp.Or(o.CheckpointBytes, 64<<20)
+}
+
+// Validate lists every fault of o.
+func (o *Options) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if o.NodeID == 0 || raft.IsLocalMsgTarget(o.NodeID) {
+		fault("replication: node id %d is not allowed", o.NodeID)
+	}
+	if o.Dir == "" {
+		fault("replication: no folder given")
+	}
+	if o.Fatal == nil {
+		fault("replication: no Fatal function given")
+	}
+	if len(o.Groups) == 0 {
+		fault("replication: no groups given")
+	}
+	for _, id := range o.Groups {
+		if o.Machines[id] == nil {
+			fault("replication: group %d has no machine", id)
+		}
+	}
+	if _, ok := o.Peers[o.NodeID]; !ok && !o.Join {
+		fault("replication: this node (%d) is not among the first members", o.NodeID)
+	}
+	if o.ElectionTicks <= heartbeatTicks {
+		fault("replication: an election after %d ticks is not above the heartbeat's %d", o.ElectionTicks, heartbeatTicks)
+	}
+	if len(o.Peers) > 1 && o.Listen == "" {
+		fault("replication: no peer address to listen on, but there are peers")
+	}
+	if c := o.Codec; c.AppendHeader == nil || c.AppendBatch == nil || c.NodeUp == nil || c.NodeDown == nil || c.LeaderUp == nil || c.Tick == nil {
+		fault("replication: the codec is not whole")
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,64 @@
+package replication
+
+import "time"
+
+const (
+	// slewDivisor is how gently a leader's stamps approach its wall clock: by at most 1 % of the time that passes.
+	slewDivisor = 100
+	// jumpMillis is the difference between stamps and the wall clock that raises an alarm.
+	jumpMillis = 10_000
+)
+
+// stampClock makes a leader's stamps: the last stamp plus the time that has passed on the node's own monotonic clock
+// since, slewed towards its wall clock. A wall clock that jumps therefore expires nothing at once, and one that was
+// ahead does not freeze the timers. A value, with both clocks handed in.
+type stampClock struct {
+	micros int64         // the stamp at mono, Unix µs
+	mono   time.Duration // when micros was true
+	live   bool          // the stamp was seen to be made while this process ran
+	apart  bool          // the alarm was raised for the present difference
+}
+
+// observe takes over the stamp (Unix ms) of an entry that another leader made, or that was read from disk.
+func (c *stampClock) observe(stampMillis int64, mono time.Duration) {
+	if m := stampMillis * 1000; m >= c.micros || c.live {
+		c.micros, c.mono = m, mono
+	}
+}
+
+// raise makes sure that no stamp below stampMillis will be made.
+func (c *stampClock) raise(stampMillis int64) { c.micros = max(c.micros, stampMillis*1000) }
+
+// lead readies the clock for a new leader. Where the last stamp is known only from disk (the whole cluster was down)
+// it steps forward to the wall clock; the answer is the step in milliseconds.
+func (c *stampClock) lead(mono time.Duration, wallMillis int64) (stepped int64) {
+	c.advance(mono, wallMillis)
+	if d := wallMillis - c.micros/1000; !c.live && d > 0 {
+		c.micros = wallMillis * 1000
+		stepped = d
+	}
+	c.live = true
+	return stepped
+}
+
+// now is the stamp for an entry made now. jumped is non-zero, once, when stamps and wall clock have come apart by more
+// than jumpMillis: wall minus stamp in milliseconds.
+func (c *stampClock) now(mono time.Duration, wallMillis int64) (stampMillis, jumped int64) {
+	c.advance(mono, wallMillis)
+	stampMillis = c.micros / 1000
+	apart := wallMillis - stampMillis
+	far := apart > jumpMillis || apart < -jumpMillis
+	if far && !c.apart {
+		jumped = apart
+	}
+	c.apart = far
+	return stampMillis, jumped
+}
+
+func (c *stampClock) advance(mono time.Duration, wallMillis int64) {
+	passed := max(0, (mono - c.mono).Microseconds())
+	most := passed / slewDivisor
+	off := wallMillis*1000 - (c.micros + passed)
+	c.micros += passed + min(max(off, -most), most)
+	c.mono = max(c.mono, mono)
+}

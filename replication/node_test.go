@@ -1,0 +1,239 @@
+package replication_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/understudy-mq/understudy/replication"
+	"github.com/understudy-mq/understudy/replication/simtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// member is a node of a cluster over loopback with the real log and transport.
+type member struct {
+	t       testing.TB
+	opts    replication.Options
+	machine *simtest.Machine
+	node    *replication.Node
+
+	mu   sync.Mutex
+	lost []string // reasons of lost registrations
+	reg  chan uint64
+}
+
+func options(t testing.TB, id uint64) *member {
+	m := &member{t: t, machine: simtest.NewMachine(), reg: make(chan uint64, 64)}
+	level := slog.LevelError
+	if os.Getenv("REPLICATION_LOG") != "" {
+		level = slog.LevelDebug
+	}
+	m.opts = replication.Options{
+		NodeID: id, Dir: t.TempDir(), Groups: []uint64{0}, Codec: simtest.Codec(),
+		Machines:     map[uint64]replication.Machine{0: m.machine},
+		TickInterval: 10 * time.Millisecond,
+		Logger:       slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("node", id),
+		Fatal:        func(err error) { t.Errorf("node %d: %v", id, err) },
+		Observer: replication.Observer{
+			Registered: func(_, incarnation uint64) { m.reg <- incarnation },
+			Unregistered: func(_ uint64, reason string) {
+				m.mu.Lock()
+				m.lost = append(m.lost, reason)
+				m.mu.Unlock()
+			},
+		},
+	}
+	return m
+}
+
+func (m *member) start() {
+	m.t.Helper()
+	n, err := replication.Start(m.opts)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.node = n
+}
+
+func (m *member) stop() {
+	m.t.Helper()
+	if m.node == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := m.node.Stop(ctx); err != nil {
+		m.t.Error(err)
+	}
+	m.node = nil
+}
+
+func (m *member) group() *replication.Group { return m.node.Group(0) }
+
+// eventually waits, without a promise of how long, for a condition.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (m *member) submit(v uint64) error { return m.group().Submit(simtest.Value(v), 1) }
+
+func (m *member) mustSubmit(from, to uint64) {
+	m.t.Helper()
+	for v := from; v < to; v++ {
+		if err := m.submit(v); err != nil {
+			m.t.Fatalf("submit %d: %v", v, err)
+		}
+	}
+}
+
+func numbers(from, to uint64) []uint64 {
+	var vs []uint64
+	for v := from; v < to; v++ {
+		vs = append(vs, v)
+	}
+	return vs
+}
+
+func TestSingleNodeAppliesWhatIsSubmittedInOrder(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	defer m.stop()
+	<-m.reg
+	m.mustSubmit(0, 5000)
+	eventually(t, "all values applied", func() bool { return m.machine.Count() == 5000 })
+	if got := m.machine.Values(); !slices.Equal(got, numbers(0, 5000)) {
+		t.Fatal("values lost, doubled or out of order")
+	}
+}
+
+func TestSingleNodeComesBackWithItsState(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	<-m.reg
+	m.mustSubmit(0, 100)
+	eventually(t, "applied", func() bool { return m.machine.Count() == 100 })
+	m.stop()
+	m.machine.Crash()
+	m.start()
+	defer m.stop()
+	if n := <-m.reg; n < 2 {
+		t.Fatalf("incarnation %d after a restart", n)
+	}
+	m.mustSubmit(100, 200)
+	eventually(t, "applied", func() bool { return m.machine.Count() == 200 })
+	if !slices.Equal(m.machine.Values(), numbers(0, 200)) {
+		t.Fatal("values lost, doubled or out of order")
+	}
+}
+
+// freeAddresses are n loopback addresses that nobody listened on a moment ago.
+func freeAddresses(t testing.TB, n int) []string {
+	var out []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		out = append(out, l.Addr().String())
+	}
+	return out
+}
+
+// cluster starts n first members.
+func cluster(t testing.TB, n int) map[uint64]*member {
+	peers := map[uint64]string{}
+	for i, a := range freeAddresses(t, n) {
+		peers[uint64(i+1)] = a
+	}
+	ms := map[uint64]*member{}
+	for id, a := range peers {
+		m := options(t, id)
+		m.opts.Peers, m.opts.Listen = peers, a
+		ms[id] = m
+	}
+	for _, m := range ms {
+		m.start()
+	}
+	t.Cleanup(func() {
+		for _, m := range ms {
+			m.stop()
+		}
+	})
+	return ms
+}
+
+func leaderOf(ms map[uint64]*member) uint64 {
+	for id, m := range ms {
+		if m.node != nil && m.group().Status().Role == "leader" {
+			return id
+		}
+	}
+	return 0
+}
+
+func TestThreeNodesSurviveTheLossOfTheLeader(t *testing.T) {
+	ms := cluster(t, 3)
+	for _, m := range ms {
+		<-m.reg
+	}
+	first := leaderOf(ms)
+	var survivors []*member
+	for id, m := range ms {
+		m.mustSubmit(id*1_000_000, id*1_000_000+500)
+		if id != first {
+			survivors = append(survivors, m)
+		}
+	}
+	ms[first].stop()
+	for _, m := range survivors {
+		id := m.opts.NodeID
+		m.mustSubmit(id*1_000_000+500, id*1_000_000+1000)
+	}
+	for _, m := range survivors {
+		eventually(t, "everything of the survivors applied", func() bool {
+			for _, s := range survivors {
+				if len(of(m.machine.Values(), s.opts.NodeID)) < 1000 {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	for _, m := range survivors {
+		for _, s := range survivors {
+			id := s.opts.NodeID
+			if got := of(m.machine.Values(), id); !slices.Equal(got, numbers(id*1_000_000, id*1_000_000+1000)) {
+				t.Errorf("node %d: values of node %d are %s", m.opts.NodeID, id, brief(got))
+			}
+		}
+	}
+}
+
+// of is what one node submitted.
+func of(values []uint64, node uint64) []uint64 {
+	return slices.DeleteFunc(slices.Clone(values), func(v uint64) bool { return v/1_000_000 != node })
+}
+
+func brief(vs []uint64) string {
+	if len(vs) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d, %d to %d", len(vs), vs[0], vs[len(vs)-1])
+}

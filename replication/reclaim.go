@@ -1,0 +1,231 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/understudy-mq/understudy/replication/log"
+)
+
+const (
+	checkpointEvery = 30 * time.Second
+	reclaimEvery    = time.Second
+	// denseLive is how many live messages per MiB make a segment worth keeping whole: fewer, and moving them out costs less than the file.
+	denseLive = 128
+	// demandFactor times LogBytesMax is where the oldest segment is emptied however much of it is live.
+	demandFactor = 8
+	// sampleBytes is how finely appended remembers where in the log an entry lies.
+	sampleBytes = 1 << 20
+	samplesMost = 1024
+)
+
+// appended remembers how many bytes of log lie after an entry, roughly, so that a lag in bytes can be told in entries.
+type appended struct {
+	bytes   int64
+	samples []sample // ascending
+}
+
+type sample struct {
+	index uint64
+	bytes int64
+}
+
+func (a *appended) add(entries []*pb.Entry) {
+	for _, e := range entries {
+		a.bytes += int64(len(e.GetData()))
+		if n := len(a.samples); n == 0 || a.bytes-a.samples[n-1].bytes >= sampleBytes {
+			a.samples = append(a.samples, sample{e.GetIndex(), a.bytes})
+		}
+	}
+	if n := len(a.samples); n > samplesMost {
+		a.samples = append(a.samples[:0], a.samples[n-samplesMost:]...)
+	}
+}
+
+// behind is the newest entry with at least this many bytes after it; 0 if the log, as far as remembered, is shorter.
+func (a *appended) behind(bytes int64) uint64 {
+	for i := len(a.samples) - 1; i >= 0; i-- {
+		if a.bytes-a.samples[i].bytes >= bytes {
+			return a.samples[i].index
+		}
+	}
+	return 0
+}
+
+// needless is the newest entry that neither a restart nor a follower needs from the log. Slow followers hold at most
+// FollowerLagBytes; a follower itself keeps a quarter of that, for when it leads.
+func (g *Group) needless() uint64 {
+	durable, _ := g.machine.Durable()
+	limit := min(durable, g.snapshots.floor())
+	if len(g.members.ids()) <= 1 {
+		return limit
+	}
+	lag := g.env.opts.FollowerLagBytes
+	if g.lead == nil {
+		return min(limit, g.appended.behind(lag/4))
+	}
+	slowest := ^uint64(0)
+	for _, p := range g.followers() {
+		slowest = min(slowest, p.match)
+	}
+	return min(limit, max(slowest, g.appended.behind(lag)))
+}
+
+// keeper makes checkpoints, gives segments back and balances leaders, on one goroutine of its own.
+type keeper struct {
+	n          *Node
+	since      time.Duration // last checkpoint
+	sinceBytes uint64        // log bytes then
+	balanced   time.Duration
+}
+
+func (k *keeper) run(ctx context.Context) {
+	tick := time.NewTicker(reclaimEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		k.round(ctx)
+	}
+}
+
+func (k *keeper) round(ctx context.Context) {
+	stats := k.n.log.Stats()
+	grown := stats.Bytes - k.sinceBytes
+	if grown >= uint64(k.n.opts.CheckpointBytes) || grown > 0 && k.n.mono()-k.since > checkpointEvery {
+		k.since, k.sinceBytes = k.n.mono(), stats.Bytes
+		k.n.checkpoint(ctx)
+	}
+	k.reclaim(ctx)
+	if k.n.mono()-k.balanced > balanceEvery {
+		k.balanced = k.n.mono()
+		k.n.balance()
+	}
+}
+
+// reclaim drops sealed segments from the oldest on, until one is still needed.
+func (k *keeper) reclaim(ctx context.Context) {
+	for ctx.Err() == nil {
+		segments := k.n.log.Segments()
+		if len(segments) == 0 || !segments[0].Sealed || !k.n.needless(ctx, segments[0]) {
+			return
+		}
+		if !k.empty(ctx, segments[0]) {
+			return
+		}
+		if err := k.drop(segments[0]); err != nil {
+			if !errors.Is(err, log.ErrNeeded) && !errors.Is(err, log.ErrClosed) {
+				k.n.logger.Warn("cannot drop a log segment", "segment", segments[0].ID, "error", err)
+			}
+			return
+		}
+	}
+}
+
+// empty says whether nothing live is left in a segment, moving the survivors out where that is worth it.
+func (k *keeper) empty(ctx context.Context, s log.SegmentInfo) bool {
+	live := k.n.live(ctx, s)
+	if live == 0 {
+		return true
+	}
+	total, most := k.n.log.Stats().SegmentBytes, k.n.opts.LogBytesMax
+	sparse := int64(live) < denseLive*max(1, s.Bytes>>20)
+	if live < 0 || total <= most || !sparse && total <= demandFactor*most {
+		return false
+	}
+	k.n.logger.Info("moving live content out of a log segment", "segment", s.ID, "messages", live)
+	return k.n.evacuate(ctx, s)
+}
+
+func (k *keeper) drop(s log.SegmentInfo) error {
+	for _, r := range s.Groups {
+		l := k.n.log.Group(r.Group)
+		if term, err := l.Term(r.Last); err == nil {
+			l.TruncateTo(r.Last, term)
+		}
+	}
+	return k.n.log.Drop(s.ID)
+}
+
+// needless says whether no group needs any entry of a segment, but for what is live in it.
+func (n *Node) needless(ctx context.Context, s log.SegmentInfo) bool {
+	for _, r := range s.Groups {
+		g := n.groups[r.Group]
+		if g == nil || n.pinned(r.Group, r.Last) {
+			return false
+		}
+		limit := make(chan uint64, 1)
+		g.in.put(event{kind: eventCall, call: func(g *Group) { limit <- g.needless() }})
+		select {
+		case at := <-limit:
+			if r.Last > at {
+				return false
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// live counts live content in a segment; -1 if it cannot be told.
+func (n *Node) live(ctx context.Context, s log.SegmentInfo) int {
+	sum := 0
+	for _, r := range s.Groups {
+		count := make(chan int, 1)
+		n.groups[r.Group].apply.put(work{task: func(m Machine) { count <- m.Live(r.First, r.Last+1) }})
+		select {
+		case c := <-count:
+			sum += c
+		case <-ctx.Done():
+			return -1
+		}
+	}
+	return sum
+}
+
+// evacuate has every group move its live content out of a segment.
+func (n *Node) evacuate(ctx context.Context, s log.SegmentInfo) bool {
+	for _, r := range s.Groups {
+		done := make(chan error, 1)
+		n.groups[r.Group].apply.put(work{task: func(m Machine) {
+			m.Evacuate(r.First, r.Last+1, func(err error) { done <- err })
+		}})
+		select {
+		case err := <-done:
+			if err != nil {
+				n.logger.Error("cannot move live content out of the log", "group", r.Group, "segment", s.ID, "error", err)
+				return false
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// checkpoint has every machine write what has changed, and waits for it.
+func (n *Node) checkpoint(ctx context.Context) {
+	for _, g := range n.groups {
+		done := make(chan error, 1)
+		g.apply.put(work{task: func(m Machine) {
+			if !m.Checkpoint(func(err error) { done <- err }) {
+				done <- nil
+			}
+		}})
+		select {
+		case err := <-done:
+			if err != nil {
+				n.fatal(err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package simtest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/understudy-mq/understudy/replication"
+)
+
+// The commands of the test machine; each is a kind and varints.
+const (
+	cmdNodeUp = iota + 1
+	cmdNodeDown
+	cmdLeaderUp
+	cmdTick
+	cmdValue  // a value that is remembered, and live until settled
+	cmdSettle // everything live up to now is settled
+	cmdBytes  // a value of many bytes, of which only the length counts
+)
+
+var errMalformed = errors.New("malformed test entry")
+
+// Codec is the test machine's framing of entries.
+func Codec() replication.Codec {
+	return replication.Codec{
+		AppendHeader: func(dst []byte, stamp int64) []byte { return binary.BigEndian.AppendUint64(dst, uint64(stamp)) },
+		AppendBatch: func(dst []byte, node, incarnation, seq uint64, commands []byte) []byte {
+			dst = appendVarints(dst, node, incarnation, seq, uint64(len(commands)))
+			return append(dst, commands...)
+		},
+		NodeUp:   func(node, nonce uint64) []byte { return appendVarints([]byte{cmdNodeUp}, node, nonce) },
+		NodeDown: func(node, incarnation uint64) []byte { return appendVarints([]byte{cmdNodeDown}, node, incarnation) },
+		LeaderUp: func(node, term uint64) []byte { return appendVarints([]byte{cmdLeaderUp}, node, term) },
+		Tick:     func() []byte { return []byte{cmdTick} },
+	}
+}
+
+// Value encodes a command that the machine remembers.
+func Value(v uint64) []byte { return appendVarints([]byte{cmdValue}, v) }
+
+// Settle encodes the command after which nothing applied before it is live.
+func Settle() []byte { return []byte{cmdSettle} }
+
+// Bytes encodes a command of size bytes.
+func Bytes(size int) []byte {
+	b := binary.AppendUvarint([]byte{cmdBytes}, uint64(size))
+	return append(b, make([]byte, size)...)
+}
+
+func appendVarints(b []byte, vs ...uint64) []byte {
+	for _, v := range vs {
+		b = binary.AppendUvarint(b, v)
+	}
+	return b
+}
+
+// decoder walks an entry.
+type decoder struct {
+	b   []byte
+	err error
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.err, d.b = errMalformed, nil
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.b)) {
+		d.err, d.b = errMalformed, nil
+		return nil
+	}
+	v := d.b[:n]
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) kind() byte {
+	k := d.take(1)
+	if len(k) == 0 {
+		return 0
+	}
+	if k[0] < cmdNodeUp || k[0] > cmdBytes {
+		d.err = fmt.Errorf("test command of unknown kind %d", k[0])
+		d.b = nil
+	}
+	return k[0]
+}

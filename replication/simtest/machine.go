@@ -1,0 +1,394 @@
+package simtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/understudy-mq/understudy/replication"
+)
+
+// Machine is a state machine to test replication with: it remembers the values that it was given, by node, and what it
+// was told to keep on disk survives Crash. It satisfies replication.Machine.
+type Machine struct {
+	mu      sync.Mutex
+	state   state
+	disk    state  // the newest checkpoint
+	staged  *state // on disk as well
+	rounds  int
+	Keep    bool  // remember every value; off for benchmarks
+	Refuse  error // the next Apply fails with it
+	applied chan struct{}
+	// Evacuated counts calls of Evacuate.
+	Evacuated int
+	// Installed counts installs.
+	Installed int
+	// ConfWrites counts membership changes forced to disk.
+	ConfWrites int
+}
+
+var _ replication.Machine = (*Machine)(nil)
+
+type state struct {
+	Index, Term uint64
+	Conf        []byte
+	Stamp       int64
+	Nodes       map[uint64]standing
+	Values      []uint64
+	Count       uint64
+	Hash        uint64
+	Live        map[uint64]int // live content by entry
+	LeaderTerm  uint64
+	Deadline    int64
+	Ticks       int
+}
+
+type standing struct{ Incarnation, Nonce, Seq uint64 }
+
+func (s *state) clone() state {
+	c := *s
+	c.Nodes, c.Live = maps.Clone(s.Nodes), maps.Clone(s.Live)
+	c.Values, c.Conf = slices.Clone(s.Values), slices.Clone(s.Conf)
+	return c
+}
+
+// NewMachine is an empty machine that remembers every value.
+func NewMachine() *Machine {
+	empty := state{Nodes: map[uint64]standing{}, Live: map[uint64]int{}}
+	return &Machine{state: empty, disk: empty.clone(), Keep: true, applied: make(chan struct{}, 1)}
+}
+
+// Crash forgets what no checkpoint has.
+func (m *Machine) Crash() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state = m.disk.clone()
+}
+
+// Apply applies an entry of Codec's.
+func (m *Machine) Apply(index, term uint64, data []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.Refuse != nil {
+		return m.Refuse
+	}
+	if index != m.state.Index+1 {
+		return fmt.Errorf("entry %d applied after %d", index, m.state.Index)
+	}
+	m.state.Index, m.state.Term = index, term
+	if len(data) == 0 {
+		return nil
+	}
+	return m.state.apply(index, data, m.Keep)
+}
+
+func (s *state) apply(index uint64, data []byte, keep bool) error {
+	if len(data) < 8 {
+		return errMalformed
+	}
+	s.Stamp = max(s.Stamp, int64(binary.BigEndian.Uint64(data)))
+	d := decoder{b: data[8:]}
+	for len(d.b) > 0 && d.err == nil {
+		node, incarnation, seq := d.uvarint(), d.uvarint(), d.uvarint()
+		commands := d.take(d.uvarint())
+		if incarnation != 0 {
+			n := s.Nodes[node]
+			if n.Incarnation != incarnation || n.Seq+1 != seq {
+				s.mix(1, node, seq) // a batch out of turn is ignored, but it is a fault of replication's to let it in
+				continue
+			}
+			n.Seq = seq
+			s.Nodes[node] = n
+		}
+		if err := s.run(index, commands, keep); err != nil {
+			return err
+		}
+	}
+	return d.err
+}
+
+func (s *state) run(index uint64, commands []byte, keep bool) error {
+	d := decoder{b: commands}
+	for len(d.b) > 0 && d.err == nil {
+		switch d.kind() {
+		case cmdNodeUp:
+			s.nodeUp(d.uvarint(), d.uvarint())
+		case cmdNodeDown:
+			node, incarnation := d.uvarint(), d.uvarint()
+			if n := s.Nodes[node]; n.Incarnation == incarnation {
+				n.Nonce = 0
+				s.Nodes[node] = n
+			}
+			s.mix(cmdNodeDown, node, incarnation)
+		case cmdLeaderUp:
+			d.uvarint()
+			s.LeaderTerm = d.uvarint()
+		case cmdTick:
+			s.Ticks++
+			if s.Deadline != 0 && s.Stamp >= s.Deadline {
+				s.Deadline = 0
+			}
+		case cmdValue:
+			v := d.uvarint()
+			s.Count++
+			s.mix(cmdValue, v, s.Count)
+			if keep {
+				s.Values = append(s.Values, v)
+				s.Live[index]++
+			}
+		case cmdSettle:
+			clear(s.Live)
+		case cmdBytes:
+			s.Count++
+			s.mix(cmdBytes, uint64(len(d.take(d.uvarint()))), 0)
+			if keep {
+				s.Live[index]++
+			}
+		}
+	}
+	return d.err
+}
+
+func (s *state) nodeUp(node, nonce uint64) {
+	n := s.Nodes[node]
+	if n.Nonce == nonce {
+		return
+	}
+	s.Nodes[node] = standing{Incarnation: n.Incarnation + 1, Nonce: nonce}
+	s.mix(cmdNodeUp, node, n.Incarnation+1)
+}
+
+func (s *state) mix(kind byte, a, b uint64) {
+	const prime = 1099511628211
+	for _, v := range [...]uint64{uint64(kind), a, b} {
+		s.Hash = (s.Hash ^ v) * prime
+	}
+}
+
+// ApplyConf records a membership and is durable at once.
+func (m *Machine) ApplyConf(index, term uint64, conf []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state.Index, m.state.Term, m.state.Conf = index, term, slices.Clone(conf)
+	m.disk = m.state.clone()
+	m.ConfWrites++
+	return nil
+}
+
+// Round wakes those that wait for something to be applied.
+func (m *Machine) Round() {
+	m.mu.Lock()
+	m.rounds++
+	m.mu.Unlock()
+	select {
+	case m.applied <- struct{}{}:
+	default:
+	}
+}
+
+// Rounds is signalled after each run of applies.
+func (m *Machine) Rounds() <-chan struct{} { return m.applied }
+
+// Applied is the last entry applied.
+func (m *Machine) Applied() (index, term uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Index, m.state.Term
+}
+
+// Durable is the newest checkpoint.
+func (m *Machine) Durable() (index, term uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.disk.Index, m.disk.Term
+}
+
+// Conf is the membership.
+func (m *Machine) Conf() []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Conf
+}
+
+// Checkpoint takes effect at once.
+func (m *Machine) Checkpoint(done func(error)) bool {
+	m.mu.Lock()
+	m.disk = m.state.clone()
+	m.mu.Unlock()
+	done(nil)
+	return true
+}
+
+// Incarnation is a node's registration.
+func (m *Machine) Incarnation(node uint64) (incarnation, nonce, seq uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.state.Nodes[node]
+	return n.Incarnation, n.Nonce, n.Seq
+}
+
+// Stamp is the newest stamp.
+func (m *Machine) Stamp() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Stamp
+}
+
+// NextDeadline is what SetDeadline set, until a Tick has passed it.
+func (m *Machine) NextDeadline() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Deadline
+}
+
+// SetDeadline lets something be due at a stamp.
+func (m *Machine) SetDeadline(stamp int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state.Deadline = stamp
+}
+
+// Fingerprint hashes all that was applied.
+func (m *Machine) Fingerprint() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Hash
+}
+
+// Live counts values that were not settled.
+func (m *Machine) Live(from, to uint64) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sum := 0
+	for index, n := range m.state.Live {
+		if from <= index && index < to {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// Evacuate takes the values out of the log.
+func (m *Machine) Evacuate(from, to uint64, done func(error)) {
+	m.mu.Lock()
+	m.Evacuated++
+	maps.DeleteFunc(m.state.Live, func(index uint64, _ int) bool { return from <= index && index < to })
+	m.mu.Unlock()
+	done(nil)
+}
+
+// Values are all values applied, in order. The slice must not be changed.
+func (m *Machine) Values() []uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clip(m.state.Values)
+}
+
+// Count is the number of values applied.
+func (m *Machine) Count() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Count
+}
+
+// Ticks is the number of Tick commands applied.
+func (m *Machine) Ticks() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Ticks
+}
+
+// snapshot is a copy of the state.
+type snapshot struct{ state }
+
+func (s *snapshot) Index() uint64 { return s.state.Index }
+func (s *snapshot) Term() uint64  { return s.state.Term }
+func (s *snapshot) Conf() []byte  { return s.state.Conf }
+func (s *snapshot) Close() error  { return nil }
+
+// WriteTo streams it: length, bytes, CRC.
+func (s *snapshot) WriteTo(w io.Writer) (int64, error) {
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(s.state); err != nil {
+		return 0, err
+	}
+	out := binary.BigEndian.AppendUint64(nil, uint64(b.Len()))
+	out = append(out, b.Bytes()...)
+	out = binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(b.Bytes()))
+	n, err := w.Write(out)
+	return int64(n), err
+}
+
+// Snapshot cuts one.
+func (m *Machine) Snapshot() (replication.Snapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &snapshot{m.state.clone()}, nil
+}
+
+// Stage keeps a snapshot aside.
+func (m *Machine) Stage(_ context.Context, r io.Reader) (index, term uint64, conf []byte, err error) {
+	var head [8]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, 0, nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(r, int64(binary.BigEndian.Uint64(head[:]))))
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	var sum [4]byte
+	if _, err := io.ReadFull(r, sum[:]); err != nil {
+		return 0, 0, nil, err
+	}
+	if crc32.ChecksumIEEE(body) != binary.BigEndian.Uint32(sum[:]) {
+		return 0, 0, nil, errors.New("test snapshot is damaged")
+	}
+	s := new(state)
+	if err := gob.NewDecoder(bytes.NewReader(body)).Decode(s); err != nil {
+		return 0, 0, nil, err
+	}
+	if s.Nodes == nil {
+		s.Nodes = map[uint64]standing{}
+	}
+	if s.Live == nil {
+		s.Live = map[uint64]int{}
+	}
+	m.mu.Lock()
+	m.staged = s
+	m.mu.Unlock()
+	return s.Index, s.Term, s.Conf, nil
+}
+
+// Install makes the staged snapshot the state, and durable.
+func (m *Machine) Install(index, term uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state.Index >= index {
+		return nil
+	}
+	if m.staged == nil || m.staged.Index != index || m.staged.Term != term {
+		return fmt.Errorf("no staged snapshot at %d of term %d", index, term)
+	}
+	m.state = m.staged.clone()
+	m.disk = m.state.clone()
+	m.Installed++
+	return nil
+}
+
+// HashValues is a hash of a list of values, for comparisons in messages.
+func HashValues(vs []uint64) uint64 {
+	h := fnv.New64a()
+	for _, v := range vs {
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, v))
+	}
+	return h.Sum64()
+}

@@ -1,0 +1,262 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// cut is a snapshot of the machine on its way to a follower.
+type cut struct {
+	snap    Snapshot
+	members membership
+	unpin   func()
+	at      uint64 // tick at which it was made
+}
+
+func (c *cut) close() {
+	_ = c.snap.Close()
+	c.unpin()
+}
+
+// snapshots are a group's snapshots: as a leader those cut and streamed, as a follower the one staged.
+type snapshots struct {
+	cutting   bool
+	prepared  *cut
+	handed    []*cut         // raft knows of them; their MsgSnap is yet to come out
+	streaming map[uint64]int // how many streams go on from an index
+
+	staging  sync.Mutex // guards the four below: a stream's goroutine and the group's
+	busy     bool       // from the beginning of a stage until its snapshot is installed or refused
+	staged   uint64
+	conf     []byte
+	accepted bool // raft has taken the staged snapshot
+}
+
+var errBusy = errors.New("another snapshot is being received")
+
+// snapshot is raft's Storage.Snapshot: it tells of a prepared cut or has one made. A cut from before the latest
+// membership change is made anew, for raft refuses one that does not know its receiver.
+func (g *Group) snapshot() (*pb.Snapshot, error) {
+	s := &g.snapshots
+	c := s.prepared
+	s.prepared = nil
+	if c == nil || !g.serves(c) {
+		if c != nil {
+			c.close()
+		}
+		g.cut()
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	s.handed = append(s.handed, c)
+	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{
+		ConfState: c.members.raft, Index: new(c.snap.Index()), Term: new(c.snap.Term()),
+	}}, nil
+}
+
+// serves says whether a follower that gets c can go on from the log.
+func (g *Group) serves(c *cut) bool {
+	first, err := g.log.FirstIndex()
+	return err == nil && c.snap.Index()+1 >= first && c.members.raft.Equivalent(g.members.raft) == nil
+}
+
+func (g *Group) cut() {
+	if g.snapshots.cutting {
+		return
+	}
+	g.snapshots.cutting = true
+	unpin := g.env.pin(g.id, 0) // the bodies that it refers to may be anywhere in the log
+	g.apply.put(work{task: func(m Machine) {
+		snap, err := m.Snapshot()
+		g.in.put(event{kind: eventCall, call: func(g *Group) { g.wasCut(snap, err, unpin) }})
+	}})
+}
+
+func (g *Group) wasCut(snap Snapshot, err error, unpin func()) {
+	g.snapshots.cutting = false
+	if err != nil {
+		g.logger.Error("cannot cut a snapshot", "error", err)
+		unpin()
+		return
+	}
+	c := &cut{snap: snap, unpin: unpin, at: g.ticks}
+	if c.members, err = decodeMembership(snap.Conf()); err != nil || g.lead == nil {
+		c.close()
+		return
+	}
+	if old := g.snapshots.prepared; old != nil {
+		old.close()
+	}
+	g.snapshots.prepared = c
+}
+
+// stream sends the snapshot of a MsgSnap beside raft. Raft is always told how it ended: without, the follower would be
+// waited for for ever.
+func (g *Group) stream(m *pb.Message) {
+	to, index := m.GetTo(), m.GetSnapshot().GetMetadata().GetIndex()
+	c := g.snapshots.handedAt(index)
+	header, err := proto.Marshal(m)
+	if c == nil || err != nil {
+		g.raw.ReportSnapshot(to, raft.SnapshotFailure)
+		return
+	}
+	if g.snapshots.streaming == nil {
+		g.snapshots.streaming = map[uint64]int{}
+	}
+	g.snapshots.streaming[index]++
+	g.logger.Info("sending a snapshot", "to", to, "index", index)
+	g.env.spawn(func(ctx context.Context) {
+		err := g.env.network.Stream(ctx, to, g.id, header, c.snap)
+		c.close()
+		g.in.put(event{kind: eventCall, call: func(g *Group) { g.streamed(to, index, err) }})
+	})
+}
+
+func (g *Group) streamed(to, index uint64, err error) {
+	s := &g.snapshots
+	if s.streaming[index]--; s.streaming[index] <= 0 {
+		delete(s.streaming, index)
+	}
+	status := raft.SnapshotFinish
+	if err != nil {
+		status = raft.SnapshotFailure
+		g.logger.Warn("a snapshot did not get through", "to", to, "index", index, "error", err)
+	}
+	g.raw.ReportSnapshot(to, status)
+}
+
+func (s *snapshots) handedAt(index uint64) *cut {
+	for i, c := range s.handed {
+		if c.snap.Index() == index {
+			s.handed = append(s.handed[:i], s.handed[i+1:]...)
+			return c
+		}
+	}
+	return nil
+}
+
+// floor is the lowest entry that a follower under way to a snapshot will ask for next, less one; all if there is none.
+func (s *snapshots) floor() uint64 {
+	low := ^uint64(0)
+	for index := range s.streaming {
+		low = min(low, index)
+	}
+	for _, c := range s.handed {
+		low = min(low, c.snap.Index())
+	}
+	if s.prepared != nil {
+		low = min(low, s.prepared.snap.Index())
+	}
+	return low
+}
+
+// drop lets go of what is not being streamed.
+func (s *snapshots) drop() {
+	if s.prepared != nil {
+		s.prepared.close()
+		s.prepared = nil
+	}
+	for _, c := range s.handed {
+		c.close()
+	}
+	s.handed = nil
+}
+
+// tickSnapshots drops cuts that raft has not asked for in a while: they hold files.
+func (g *Group) tickSnapshots() {
+	s, old := &g.snapshots, uint64(10*g.env.opts.ElectionTicks)
+	if c := s.prepared; c != nil && g.ticks-c.at > old {
+		c.close()
+		s.prepared = nil
+	}
+	for len(s.handed) > 0 && g.ticks-s.handed[0].at > old {
+		s.handed[0].close()
+		s.handed = s.handed[1:]
+	}
+}
+
+// receiveSnapshot stages a snapshot that a leader streams and hands its MsgSnap to raft. It runs on the stream's
+// goroutine. The answer is nil once the snapshot is kept on disk; raft decides whether it is installed.
+func (g *Group) receiveSnapshot(ctx context.Context, from uint64, header []byte, r io.Reader) error {
+	m := new(pb.Message)
+	if err := proto.Unmarshal(header, m); err != nil || m.GetType() != pb.MsgSnap || m.GetFrom() != from || m.GetTo() != g.env.self {
+		return fmt.Errorf("snapshot from node %d: %w", from, errFrame)
+	}
+	s := &g.snapshots
+	s.staging.Lock()
+	if s.busy {
+		s.staging.Unlock()
+		return errBusy
+	}
+	s.busy, s.accepted = true, false
+	s.staging.Unlock()
+	index, term, conf, err := g.machine.Stage(ctx, r)
+	if meta := m.GetSnapshot().GetMetadata(); err == nil && (index != meta.GetIndex() || term != meta.GetTerm()) {
+		err = fmt.Errorf("snapshot at %d of term %d was announced as %d of term %d", index, term, meta.GetIndex(), meta.GetTerm())
+	}
+	if err != nil {
+		s.release()
+		return err
+	}
+	s.staging.Lock()
+	s.staged, s.conf = index, conf
+	s.staging.Unlock()
+	g.in.put(event{kind: eventCall, call: func(g *Group) { g.stepSnapshot(from, m) }})
+	return nil
+}
+
+func (g *Group) stepSnapshot(from uint64, m *pb.Message) {
+	if g.err != nil {
+		g.snapshots.release()
+		return
+	}
+	g.step(from, m)
+	for g.raw.HasReady() {
+		g.ready(g.raw.Ready())
+	}
+	s := &g.snapshots
+	s.staging.Lock()
+	refused := !s.accepted
+	s.staging.Unlock()
+	if refused {
+		s.release()
+	}
+}
+
+// stagedConf is the membership of the staged snapshot, which raft has now taken.
+func (s *snapshots) stagedConf(index uint64) []byte {
+	s.staging.Lock()
+	defer s.staging.Unlock()
+	if s.staged != index {
+		return nil
+	}
+	s.accepted = true
+	return s.conf
+}
+
+func (s *snapshots) release() {
+	s.staging.Lock()
+	defer s.staging.Unlock()
+	s.busy, s.staged, s.conf = false, 0, nil
+}
+
+// installed: the machine is now the snapshot's. Clients are closed, for effects between the two states never happened
+// here; their sessions resume.
+func (g *Group) installed(r *report) {
+	g.snapshots.release()
+	m, err := decodeMembership(r.conf)
+	if err != nil {
+		g.fail(fmt.Errorf("the snapshot at %d: %w", r.installed.GetIndex(), err))
+		return
+	}
+	g.setMembers(m)
+	g.logger.Info("a snapshot was installed", "index", r.installed.GetIndex())
+	g.unregister("a snapshot was installed", ErrUnregistered)
+	g.askRegistration()
+}

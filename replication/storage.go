@@ -1,0 +1,202 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/understudy-mq/understudy/replication/log"
+	"github.com/understudy-mq/understudy/replication/transport"
+)
+
+// firstIndex and firstTerm are where every first member's state begins: the membership itself, written by each alike.
+const firstIndex, firstTerm = 1, 1
+
+var errDamage = errors.New("entries are missing")
+
+func errOrDamage(err error) error {
+	if err != nil {
+		return err
+	}
+	return errDamage
+}
+
+// storage is the log as raft sees it at boot: what is applied was committed, whatever the lazily written commit says.
+type storage struct {
+	GroupLog
+	applied uint64
+}
+
+func (s storage) InitialState() (*pb.HardState, *pb.ConfState, error) {
+	hard, conf, err := s.GroupLog.InitialState()
+	if err != nil {
+		return nil, nil, err
+	}
+	if hard.GetCommit() < s.applied {
+		hard = &pb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(s.applied)}
+	}
+	return hard, conf, nil
+}
+
+// bootstrap writes the first membership where there is no data yet. Every first member does the same, so no entry is
+// needed; a crash between the two writes is made good at the next start.
+func (g *Group) bootstrap() error {
+	o := g.env.opts
+	applied, _ := g.machine.Applied()
+	last, err := g.log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read the log's end: %w", err)
+	}
+	if last != 0 || applied > firstIndex || o.Join {
+		return nil
+	}
+	if applied == 0 {
+		first := firstMembership(o.Peers)
+		if err := g.machine.ApplyConf(firstIndex, firstTerm, first.encode()); err != nil {
+			return fmt.Errorf("write the first membership: %w", err)
+		}
+	}
+	done := make(chan struct{})
+	g.log.Append(log.Write{
+		HardState:     &pb.HardState{Term: new(uint64(firstTerm)), Vote: new(uint64(0)), Commit: new(uint64(firstIndex))},
+		SnapshotIndex: firstIndex, SnapshotTerm: firstTerm, Sync: true,
+	}, func() { close(done) })
+	<-done
+	return nil
+}
+
+// finishInstall installs a snapshot that the log decided on but the machine had not taken over before a crash.
+func (g *Group) finishInstall() error {
+	first, err := g.log.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read the log's beginning: %w", err)
+	}
+	applied, _ := g.machine.Applied()
+	if first == 0 || first-1 <= applied {
+		return nil
+	}
+	term, err := g.log.Term(first - 1)
+	if err != nil {
+		return fmt.Errorf("read the term before the log's beginning: %w", err)
+	}
+	g.logger.Warn("finishing the installation of a snapshot", "index", first-1)
+	if err := g.machine.Install(first-1, term); err != nil {
+		return fmt.Errorf("install the snapshot at %d: %w", first-1, err)
+	}
+	return nil
+}
+
+// storageAppend gives the log what raft wants on disk, and the responses that wait for it.
+func (g *Group) storageAppend(m *pb.Message) {
+	w := log.Write{Entries: m.GetEntries(), Sync: len(m.GetResponses()) > 0}
+	if m.Term != nil {
+		w.HardState = &pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
+	}
+	g.appended.add(m.GetEntries())
+	responses, snap := m.GetResponses(), m.GetSnapshot()
+	if raft.IsEmptySnap(snap) {
+		g.log.Append(w, func() { g.logged(responses) })
+		return
+	}
+	meta := snap.GetMetadata()
+	w.SnapshotIndex, w.SnapshotTerm = meta.GetIndex(), meta.GetTerm()
+	conf := g.snapshots.stagedConf(w.SnapshotIndex)
+	g.log.Append(w, func() { g.apply.put(work{install: meta, conf: conf, responses: responses}) })
+}
+
+// logged runs on the log's goroutine. Responses behind an install wait for it: raft wants them in order.
+func (g *Group) logged(responses []*pb.Message) {
+	if len(responses) == 0 {
+		return
+	}
+	if g.apply.holding() {
+		g.apply.put(work{held: true, responses: responses})
+		return
+	}
+	g.stored(responses)
+}
+
+// stored delivers responses of the log or of the apply goroutine; it runs on theirs.
+func (g *Group) stored(responses []*pb.Message) {
+	own := 0
+	for _, m := range responses {
+		if m.GetTo() == g.env.self {
+			own++
+		} else {
+			g.sendRaft(m)
+		}
+	}
+	if own == 0 {
+		return
+	}
+	if own < len(responses) {
+		mine := make([]*pb.Message, 0, own)
+		for _, m := range responses {
+			if m.GetTo() == g.env.self {
+				mine = append(mine, m)
+			}
+		}
+		responses = mine
+	}
+	g.in.put(event{kind: eventStored, stored: responses})
+}
+
+// storageApply hands committed entries to the apply goroutine. Membership changes take effect in raft here already:
+// they are committed, and raft must not see a later entry first.
+func (g *Group) storageApply(m *pb.Message) {
+	var confs [][]byte
+	for _, e := range m.GetEntries() {
+		if e.GetType() == pb.EntryNormal {
+			continue
+		}
+		change, err := decodeChange(e)
+		if err != nil {
+			g.env.fatal(fmt.Errorf("group %d: entry %d: %w", g.id, e.GetIndex(), err))
+			return
+		}
+		cs := g.raw.ApplyConfChange(change)
+		g.setMembers(g.members.changed(cs, change))
+		confs = append(confs, g.members.encode())
+		g.checkWaiters()
+	}
+	g.apply.put(work{entries: m.GetEntries(), confs: confs, responses: m.GetResponses()})
+}
+
+func decodeChange(e *pb.Entry) (*pb.ConfChangeV2, error) {
+	if e.GetType() == pb.EntryConfChangeV2 {
+		var c pb.ConfChangeV2
+		err := proto.Unmarshal(e.GetData(), &c)
+		return &c, err
+	}
+	var c pb.ConfChange
+	err := proto.Unmarshal(e.GetData(), &c)
+	return c.AsV2(), err
+}
+
+// sendRaft sends a message to a peer; false if it was dropped. Safe from any goroutine.
+func (g *Group) sendRaft(m *pb.Message) bool {
+	if m.GetType() == pb.MsgSnap {
+		g.in.put(event{kind: eventCall, call: func(g *Group) { g.stream(m) }})
+		return true
+	}
+	payload, err := proto.Marshal(m)
+	if err != nil {
+		g.env.fatal(fmt.Errorf("encode a raft message: %w", err))
+		return false
+	}
+	return g.env.network.Send(m.GetTo(), transport.Frame{
+		Kind: transport.Raft, Group: g.id, Urgent: urgent(m), Payload: payload,
+	})
+}
+
+// urgent messages have a connection of their own past bulk data, lest a full pipe looks like a dead node.
+func urgent(m *pb.Message) bool {
+	switch m.GetType() {
+	case pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp, pb.MsgTimeoutNow:
+		return true
+	}
+	return false
+}

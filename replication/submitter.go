@@ -1,0 +1,138 @@
+package replication
+
+import (
+	"slices"
+	"sync"
+)
+
+const (
+	// batchesInFlight is K: the open batch is sealed while fewer than this many of the node's batches are unapplied.
+	batchesInFlight = 4
+	batchBytes      = 256 << 10
+	batchCommands   = 4096
+	// windowBytes of a node's commands may be unapplied; then Submit blocks. It is far below raft's own limit, so that
+	// clients feel back-pressure before raft drops anything.
+	windowBytes = 32 << 20
+	// bufferBytes is the largest batch buffer kept for reuse.
+	bufferBytes = 2 * batchBytes
+)
+
+// batch is a sealed run of commands. It is kept until it is seen applied.
+type batch struct {
+	seq      uint64
+	commands []byte
+	n        int
+}
+
+// submitter gathers the commands of one node for one group into batches. Submit may be called from any goroutine; the
+// group's goroutine takes sealed batches out and says when they are applied.
+type submitter struct {
+	wake func() // tells the group's goroutine that there is something to take
+
+	mu          sync.Mutex
+	room        sync.Cond
+	err         error  // why Submit fails; nil while registered
+	generation  uint64 // counts registrations lost, so that a blocked Submit notices
+	incarnation uint64
+	seq         uint64 // of the last batch sealed
+	open        []byte
+	openN       int
+	sealed      []batch // sealed because they were full, not yet taken
+	flying      int     // batches taken and unapplied
+	bytes       int     // of all commands unapplied
+	woken       bool
+	free        [][]byte
+}
+
+func newSubmitter(wake func()) *submitter {
+	s := &submitter{wake: wake, err: ErrUnregistered}
+	s.room.L = &s.mu
+	return s
+}
+
+// submit appends n encoded commands to the open batch. It blocks while the node has windowBytes unapplied.
+func (s *submitter) submit(commands []byte, n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	generation := s.generation
+	for s.err == nil && s.bytes > 0 && s.bytes+len(commands) > windowBytes {
+		s.room.Wait()
+	}
+	if s.err != nil {
+		return s.err
+	}
+	if s.generation != generation {
+		return ErrUnregistered
+	}
+	if s.openN > 0 && (len(s.open)+len(commands) > batchBytes || s.openN+n > batchCommands) {
+		s.seal()
+	}
+	s.open = append(s.open, commands...)
+	s.openN += n
+	s.bytes += len(commands)
+	if len(s.open) >= batchBytes || s.openN >= batchCommands {
+		s.seal()
+	}
+	if !s.woken && (s.flying < batchesInFlight || len(s.sealed) > 0) {
+		s.woken = true
+		s.wake()
+	}
+	return nil
+}
+
+func (s *submitter) seal() {
+	s.seq++
+	s.sealed = append(s.sealed, batch{seq: s.seq, commands: s.open, n: s.openN})
+	s.openN = 0
+	s.open = nil
+	if n := len(s.free); n > 0 {
+		s.open, s.free = s.free[n-1], s.free[:n-1]
+	}
+}
+
+// take moves what is to be sent now behind dst: all full batches, and the open one while few are in flight.
+func (s *submitter) take(dst []batch) []batch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.woken = false
+	if s.openN > 0 && s.flying+len(s.sealed) < batchesInFlight {
+		s.seal()
+	}
+	s.flying += len(s.sealed)
+	dst = append(dst, s.sealed...)
+	s.sealed = slices.Delete(s.sealed, 0, len(s.sealed))
+	return dst
+}
+
+// applied says that these batches, taken before, are applied. With reuse their buffers are used again.
+func (s *submitter) applied(done []batch, reuse bool) {
+	if len(done) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range done {
+		s.bytes -= len(b.commands)
+		if reuse && len(s.free) < batchesInFlight && cap(b.commands) <= bufferBytes {
+			s.free = append(s.free, b.commands[:0])
+		}
+	}
+	s.flying -= len(done)
+	s.room.Broadcast()
+}
+
+// register opens the submitter under an incarnation whose last applied batch is seq.
+func (s *submitter) register(incarnation, seq uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err, s.incarnation, s.seq = nil, incarnation, seq
+}
+
+// close drops everything and lets Submit fail with err until register.
+func (s *submitter) close(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err, s.incarnation, s.generation = err, 0, s.generation+1
+	s.open, s.openN, s.sealed, s.flying, s.bytes, s.free = nil, 0, nil, 0, 0, nil
+	s.room.Broadcast()
+}
