@@ -68,15 +68,13 @@ func Open(o Options) (*Log, error) {
 	l := &Log{o: o, groups: map[uint64]*Group{}, keeperWake: make(chan struct{}, 1),
 		stop: make(chan struct{}), stopped: make(chan struct{}), keeperDone: make(chan struct{})}
 	l.awake.L = &l.mu
-	if err := o.FS.MkdirAll(o.Dir, 0o750); err != nil {
-		return nil, fmt.Errorf("log: making the folder %s: %w", o.Dir, err)
-	}
 	var err error
-	if l.lock, err = o.FS.Lock(l.path(lockName)); err != nil {
-		return nil, fmt.Errorf("log: the folder %s is in use by another process (stop that one first): %w", o.Dir, err)
+	if l.dir, err = makeDir(o.FS, o.Dir); err != nil {
+		return nil, err
 	}
-	if l.dir, err = o.FS.OpenDir(o.Dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("log: opening the folder %s: %w", o.Dir, err), l.release())
+	if l.lock, err = o.FS.Lock(l.path(lockName)); err != nil {
+		return nil, errors.Join(fmt.Errorf("log: the folder %s is in use by another process (stop that one first): %w",
+			o.Dir, err), l.dir.Close())
 	}
 	w, err := l.recover()
 	if err != nil {
@@ -101,10 +99,7 @@ func (l *Log) release() error {
 		}
 		s.readers.Unlock()
 	}
-	if l.dir != nil {
-		errs = append(errs, l.dir.Close())
-	}
-	return errors.Join(append(errs, l.lock.Close())...)
+	return errors.Join(append(errs, l.dir.Close(), l.lock.Close())...)
 }
 
 // Close writes and syncs what is queued, stops the writer and unlocks the folder. No done runs after it.
