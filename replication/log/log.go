@@ -202,15 +202,15 @@ func (l *Log) requeue(ops []op, full error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	back := make([]op, 0, len(ops)+len(l.queue))
+	l.woken, l.retry, l.blocked = true, false, ops[0].truncate.index != 0
 	for _, o := range ops {
-		if o.result != nil {
+		if o.result != nil && l.blocked {
 			o.result <- full
 			continue
 		}
 		back = append(back, o)
 	}
 	l.queue = append(back, l.queue...)
-	l.woken, l.retry, l.blocked = true, false, ops[0].truncate.index != 0
 }
 
 // flush waits until everything queued, or on a full disk every truncation, is on disk.
