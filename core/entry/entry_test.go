@@ -81,13 +81,18 @@ func TestAnEntryCutInsideABatchIsMalformed(t *testing.T) {
 }
 
 func TestDamageStopsTheReaderForGood(t *testing.T) {
-	r, err := Read(append(AppendHeader(nil, 1), 0xff))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, ok := r.Next(); ok || !errors.Is(r.Err(), ErrMalformed) {
-			t.Errorf("%v, %v", ok, r.Err())
+	for _, batch := range []string{
+		"\xff",
+		"\x01\x00\x00\x09" + "\x01\x00\x00\x00", // 9 bytes of commands, and in their place a batch
+	} {
+		r, err := Read(append(AppendHeader(nil, 1), batch...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, ok := r.Next(); ok || !errors.Is(r.Err(), ErrMalformed) {
+				t.Errorf("%q: %v, %v", batch, ok, r.Err())
+			}
 		}
 	}
 }

@@ -81,6 +81,7 @@ func TestBadPropertiesAreRefused(t *testing.T) {
 		"half the flags":         {"\x80", message.ErrProperties},
 		"continuation flag":      {"\x80\x01\x01a\x00\x00", message.ErrProperties},
 		"unknown flag":           {"\x00\x02", message.ErrProperties},
+		"value of unknown flag":  {"\x00\x02\x01a", message.ErrProperties},
 		"bytes behind":           {"\x80\x00\x01ab", message.ErrProperties},
 		"bytes and no flags":     {"\x00\x00a", message.ErrProperties},
 		"short string too long":  {"\x80\x00\x05abcd", message.ErrProperties},

@@ -151,6 +151,35 @@ func nest(kind byte, depth int) []byte {
 	return b
 }
 
+func TestAValueThatReachesOutOfItsTableIsRefused(t *testing.T) {
+	for _, wire := range []string{
+		"\x01aF\x00\x00\x00\x08\x00S\x00\x00\x00\x05xx\x01bV",     // a string
+		"\x01aF\x00\x00\x00\x04\x00S\x00\x00\x00\x00\x01bV",       // a length
+		"\x01aF\x00\x00\x00\x02\x01kV\x00V",                       // a type
+		"\x01aF\x00\x00\x00\x02\x02kkV",                           // a key
+		"\x01aF\x00\x00\x00\x03\x00I\x00\x00\x00\x00",             // a number
+		"\x01aA\x00\x00\x00\x06F\x00\x00\x00\x03\x00V\x00V\x01bV", // a table
+	} {
+		if err := message.Check([]byte(wire)); !errors.Is(err, message.ErrTable) {
+			t.Errorf("%q: %v", wire, err)
+		}
+	}
+}
+
+func TestADecodedTableSharesNoMemoryWithItsBytes(t *testing.T) {
+	for _, c := range everyType {
+		wire := []byte("\x03key" + c.wire)
+		table, err := message.ParseTable(wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(wire)
+		if again := message.AppendTable(nil, table); string(again) != "\x03key"+c.wire {
+			t.Errorf("%q: became %q", c.wire, again)
+		}
+	}
+}
+
 func TestNestingBeyondTheLimitIsRefused(t *testing.T) {
 	for _, kind := range []byte("FA") {
 		if err := message.Check(nest(kind, message.TableDepthMax-1)); err != nil {

@@ -1,6 +1,8 @@
 package auth_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"net"
 	"reflect"
@@ -154,6 +156,14 @@ func TestRabbitHashesVerify(t *testing.T) {
 		if auth.VerifyRabbitHash(hash, "test12") {
 			t.Errorf("%q matches", hash)
 		}
+	}
+}
+
+func TestABlankPasswordMatchesNotEvenItsOwnHash(t *testing.T) {
+	salt := []byte("salt")
+	sum := sha256.Sum256(salt)
+	if auth.VerifyRabbitHash(base64.StdEncoding.EncodeToString(append(salt, sum[:]...)), "") {
+		t.Error("it matches")
 	}
 }
 

@@ -67,6 +67,17 @@ func TestFailuresOfOneUserAreLimitedAcrossSources(t *testing.T) {
 	b.wants("app", "right", "192.0.2.9", true, false)
 }
 
+func TestAttemptsOnAUserWithoutRestDoNotCountAgainstTheSource(t *testing.T) {
+	b := newBench(t, Limit{Burst: 3, Every: time.Hour})
+	for i := range 3 {
+		b.wants("app", "guess", fmt.Sprint("192.0.2.", i), false, false)
+	}
+	for range 10 {
+		b.wants("app", "right", "192.0.2.9", false, true)
+	}
+	b.wants("other", "right", "192.0.2.9", true, false)
+}
+
 func TestSuccessesAreNotLimited(t *testing.T) {
 	b := newBench(t, Limit{Burst: 1, Every: time.Hour})
 	for i := range 20 {

@@ -107,6 +107,34 @@ func TestTopicPatterns(t *testing.T) {
 	}
 }
 
+func TestUnbindingOnePatternLeavesAnother(t *testing.T) {
+	keys := map[string]string{"": "", "a": "a", "a.b": "a.b", "a.*": "a.x", "a.#": "a.x.y", "a.b.c": "a.b.c", "a.*.d": "a.x.d", "a.#.e": "a.x.y.e", "#": "z"}
+	for gone := range keys {
+		for stays, key := range keys {
+			if gone == stays {
+				continue
+			}
+			f := newFixture(t)
+			f.bind("t", queue(1), gone)
+			f.bind("t", queue(2), stays)
+			f.Unbind("t", queue(1), gone, nil)
+			f.wants("t", key, nil, 2)
+		}
+	}
+}
+
+func TestAFanoutThatLeadsToKeysIsNotCachedForAllKeys(t *testing.T) {
+	for _, inner := range []string{"d", "t"} {
+		f := newFixture(t)
+		f.bind("f", other(inner), "")
+		f.bind(inner, queue(1), "one")
+		f.bind(inner, queue(2), "two")
+		f.wants("f", "one", nil, 1)
+		f.wants("f", "two", nil, 2)
+		f.wants("f", "three", nil)
+	}
+}
+
 func TestHeadersBindings(t *testing.T) {
 	one := message.Table{{Key: "x-a", Value: int32(1)}}
 	plain := message.Table{{Key: "a", Value: int32(1)}, {Key: "b", Value: "two"}}
@@ -233,7 +261,7 @@ func TestIdentityIsOfFieldsInAnyOrder(t *testing.T) {
 	if route.Identity(a) != route.Identity(tab("b", nil, "a", int32(1))) {
 		t.Error("order counts")
 	}
-	if a[1].Key != "b" {
+	if a[0].Key != "a" || a[1].Key != "b" || a[2].Key != "a" {
 		t.Error("the arguments were changed")
 	}
 	for _, o := range []message.Table{nil, tab("a", int32(1)), tab("a", int64(1), "b", nil), tab("a", int32(2), "b", nil)} {
@@ -292,7 +320,8 @@ func TestHeadersAreReadOnlyWhenAsked(t *testing.T) {
 	f.Route([]byte("f"), nil, func() message.Table { t.Error("read"); return nil }, nil)
 	f.bind("f", other("h"), "")
 	f.bind("h", queue(2), "", "a", nil)
-	f.bind("h", other("t"), "", "b", nil)
+	f.Declare("h2", route.Headers)
+	f.bind("f", other("h2"), "")
 	reads := 0
 	f.Route([]byte("f"), nil, func() message.Table { reads++; return nil }, nil)
 	if reads != 1 {
