@@ -85,7 +85,7 @@ func (m *Machine) forget(h *channel) {
 
 // release undoes all that a channel holds: its consumers go, its deliveries return to their places.
 func (m *Machine) release(h *channel) {
-	consumers := h.consumers
+	consumers := slices.Clone(h.consumers)
 	for len(h.consumers) > 0 {
 		m.removeConsumer(h.consumers[len(h.consumers)-1])
 	}
@@ -209,9 +209,11 @@ func (m *Machine) settledOne(h *channel, c *consumer, r *ledger.Record) {
 	if c != nil {
 		c.InFlight--
 		m.touch(c)
-		m.regain(c)
 	}
-	if full {
+	switch {
+	case full: // c among them, in its turn
 		m.regainAll(h)
+	case c != nil:
+		m.regain(c)
 	}
 }

@@ -57,7 +57,7 @@ func compareArguments(what string, current, received []byte, keys []string) (Cod
 			continue
 		}
 		got, have := fmt.Sprintf("'%v'", printed(b)), fmt.Sprintf("'%v'", printed(a))
-		if !aThere || !bThere {
+		if !aThere || !bThere || !sameClass(a, b) {
 			got, have = typed(b, bThere), typed(a, aThere)
 		}
 		return CodePreconditionFailed, fmt.Sprintf("inequivalent arg '%s' for %s: received %s but current is %s", key, what, got, have)
@@ -96,6 +96,13 @@ func sameValue(a, b any) bool {
 		return xIsInt && yIsInt && x == y
 	}
 	return string(message.AppendTable(nil, message.Table{{Value: a}})) == string(message.AppendTable(nil, message.Table{{Value: b}}))
+}
+
+// sameClass says whether values are of one kind, integers of any width being one.
+func sameClass(a, b any) bool {
+	_, x := integer(a)
+	_, y := integer(b)
+	return x && y || typeName(a) == typeName(b)
 }
 
 // integer answers an integer value as a sign and 64 bits.

@@ -16,20 +16,17 @@ type Driver struct {
 	replica *core.Machine
 	rows    map[string][]byte
 
-	Index uint64 // of the last entry
-	Stamp int64  // of the next entry, Unix ms
-	nodes map[uint64]*registration
+	Index uint64          // of the last entry
+	Stamp int64           // of the next entry, Unix ms
 	homes map[uint64]home // of sessions
 }
 
-type registration struct{ incarnation, seq uint64 }
-
-type home struct{ node, incarnation, epoch uint64 }
+type home struct{ node, epoch uint64 }
 
 // New makes a Driver of an empty machine.
 func New(t testing.TB) *Driver {
 	return &Driver{t: t, Machine: core.New(1), replica: core.New(1), rows: map[string][]byte{}, Stamp: 1000,
-		nodes: map[uint64]*registration{}, homes: map[uint64]home{}}
+		homes: map[uint64]home{}}
 }
 
 // Entry frames batches as one entry.
@@ -48,12 +45,8 @@ func (d *Driver) Control(cmds ...entry.Command) []core.Effect {
 
 // Batch applies commands as the next batch of a registered node.
 func (d *Driver) Batch(node uint64, cmds ...entry.Command) []core.Effect {
-	r := d.nodes[node]
-	if r == nil {
-		r = &registration{}
-	}
-	r.seq++
-	return d.Apply(Entry(d.Stamp, entry.Batch{Node: node, Incarnation: r.incarnation, Seq: r.seq, Commands: encode(cmds)}))
+	incarnation, _, seq := d.Machine.Incarnation(node)
+	return d.Apply(Entry(d.Stamp, entry.Batch{Node: node, Incarnation: incarnation, Seq: seq + 1, Commands: encode(cmds)}))
 }
 
 func encode(cmds []entry.Command) []byte {
@@ -81,15 +74,10 @@ func (d *Driver) Apply(data []byte) []core.Effect {
 	return fx.List
 }
 
-// note learns registrations and sessions from effects.
+// note learns where sessions are from effects.
 func (d *Driver) note(effects []core.Effect) {
 	for i := range effects {
-		switch e := &effects[i]; e.Kind {
-		case core.EffectNode:
-			if e.Incarnation != 0 {
-				d.nodes[e.Node] = &registration{incarnation: e.Incarnation}
-			}
-		case core.EffectAttached:
+		if e := &effects[i]; e.Kind == core.EffectAttached {
 			d.homes[e.Session] = home{node: e.Node, epoch: e.Epoch}
 		}
 	}

@@ -95,7 +95,8 @@ func (d *Driver) entryOf(lines []string) []core.Effect {
 		return d.Batch(node, cmds...)
 	}
 	if incarnation == 0 {
-		incarnation = d.nodes[node].incarnation
+		incarnation, _, _ = d.Machine.Incarnation(node)
+		incarnation = max(incarnation, 1)
 	}
 	return d.Apply(Entry(d.Stamp, entry.Batch{Node: node, Incarnation: incarnation, Seq: seq, Commands: encode(cmds)}))
 }
