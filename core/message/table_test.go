@@ -212,7 +212,7 @@ func TestTooManyElementsOfNoWidthAreRefused(t *testing.T) {
 		"a million items":    items(1e6),
 	} {
 		var err error
-		if used := allocated(func() { _, err = message.ParseTable(b) }); used > 4096 {
+		if used := allocated(func() { _, err = message.ParseTable(b) }); used > 64<<10 {
 			t.Errorf("%s: %d bytes allocated", name, used)
 		}
 		if !errors.Is(err, message.ErrTable) {

@@ -19,7 +19,7 @@ func parseMatch(args message.Table) (*match, error) {
 	kind := "all"
 	if v, ok := args.Get("x-match"); ok {
 		if kind, ok = v.(string); !ok {
-			return nil, fmt.Errorf("%w type %T; expected longstr", ErrMatch, v)
+			return nil, fmt.Errorf("%w type (value %v); expected longstr", ErrMatch, v)
 		}
 	}
 	base, withX := strings.CutSuffix(kind, "-with-x")
