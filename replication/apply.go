@@ -186,6 +186,12 @@ func (r *report) count(term uint64, size int) {
 }
 
 func (a *applier) finish(r *report) {
+	a.survey(r)
+	a.report(r)
+}
+
+// survey fills in what the machine says of itself.
+func (a *applier) survey(r *report) {
 	ids := a.watch()
 	r.lanes = make([]lane, 0, len(ids))
 	for _, id := range ids {
@@ -195,5 +201,4 @@ func (a *applier) finish(r *report) {
 	}
 	r.index, _ = a.machine.Applied()
 	r.stamp, r.deadline, r.print = a.machine.Stamp(), a.machine.NextDeadline(), a.machine.Fingerprint()
-	a.report(r)
 }

@@ -160,12 +160,27 @@ func (n *Node) membersChanged(group uint64, m membership) {
 	}
 	n.mu.Unlock()
 	for _, id := range gone {
-		n.net.RemovePeer(id)
+		n.wait.Go(func() { n.letGo(id) })
 	}
 	for _, id := range m.ids() {
 		if id != n.opts.NodeID {
 			n.net.SetPeer(id, m.addresses[id])
 		}
+	}
+}
+
+// letGo closes the connections to a removed member, once it has had time to hear of its removal.
+func (n *Node) letGo(id uint64) {
+	select {
+	case <-time.After(time.Duration(n.opts.ElectionTicks) * n.opts.TickInterval):
+	case <-n.ctx.Done():
+		return
+	}
+	n.mu.Lock()
+	member := n.memberLocked(id)
+	n.mu.Unlock()
+	if !member {
+		n.net.RemovePeer(id)
 	}
 }
 

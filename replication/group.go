@@ -78,6 +78,7 @@ func newGroup(id uint64, e *env, l GroupLog, m Machine) (*Group, error) {
 	if err := g.recover(); err != nil {
 		return nil, fmt.Errorf("group %d: %w", id, err)
 	}
+	g.publish()
 	return g, nil
 }
 
@@ -100,6 +101,7 @@ func (g *Group) recover() error {
 	g.clock.observe(g.machine.Stamp(), g.env.mono())
 	g.last.index = applied
 	g.setMembers(members)
+	g.apply.survey(&g.last)
 	g.log.SetConfState(members.raft)
 	g.log.SetSnapshot(g.snapshot)
 	hard, _, err := g.log.InitialState()

@@ -29,8 +29,9 @@ type leadership struct {
 	bytes   int    // of pending
 	control []byte // control commands waiting
 
-	entries, entriesBytes int // own entries, proposed and not yet applied
-	tickStamp             int64
+	entries, entriesBytes int   // own entries, proposed and not yet applied
+	tickStamp             int64 // of a Tick that is proposed and not yet applied, 0 for none
+	alarm                 int64 // the deadline that a wake-up is set for
 	buffer                []byte
 }
 
@@ -156,11 +157,27 @@ func (g *Group) tickLead() {
 			l.control = append(l.control, g.env.opts.Codec.NodeDown(id, n.incarnation)...)
 		}
 	}
-	if due := g.last.deadline; due > 0 && l.tickStamp == 0 {
-		if now := g.stampNow(); now >= due {
-			l.tickStamp = now
-			l.control = append(l.control, g.env.opts.Codec.Tick()...)
-		}
+	if g.env.readOnly() != nil {
+		g.giveWay()
+	}
+}
+
+// proposeTick proposes Tick when the machine's next deadline has come, and sees to it that it is looked at again when
+// it comes before the next tick of the node does.
+func (g *Group) proposeTick() {
+	l, due := g.lead, g.last.deadline
+	if !l.ready || due <= 0 || l.tickStamp != 0 {
+		return
+	}
+	now := g.stampNow()
+	if now >= due {
+		l.tickStamp = now
+		l.control = append(l.control, g.env.opts.Codec.Tick()...)
+		return
+	}
+	if wait := time.Duration(due-now) * time.Millisecond; wait < g.env.opts.TickInterval && l.alarm != due {
+		l.alarm = due
+		g.env.after(wait, g.in.signal)
 	}
 }
 

@@ -38,7 +38,6 @@ type Node struct {
 	mu      sync.Mutex
 	conf    map[uint64]membership    // by group
 	heardAt map[uint64]*atomic.Int64 // by peer, on mono's scale
-	learned map[uint64]string        // addresses that peers told before any membership did
 	pins    map[*pinned]struct{}
 	calls   map[uint64]chan response
 	number  uint64
@@ -78,7 +77,7 @@ func newNode(o Options) *Node {
 	n := &Node{
 		opts: o, logger: o.Logger, start: time.Now(),
 		groups: map[uint64]*Group{}, conf: map[uint64]membership{}, heardAt: map[uint64]*atomic.Int64{},
-		learned: map[uint64]string{}, pins: map[*pinned]struct{}{}, calls: map[uint64]chan response{},
+		pins: map[*pinned]struct{}{}, calls: map[uint64]chan response{},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
@@ -116,6 +115,7 @@ func (n *Node) env(network Network) *env {
 		self: n.opts.NodeID, opts: &n.opts, network: network, logger: n.logger,
 		mono: n.mono, fatal: n.fatal, peers: n.membersChanged, heard: n.heard, pin: n.pin,
 		readOnly: n.readOnly,
+		after:    func(d time.Duration, f func()) (stop func() bool) { return time.AfterFunc(d, f).Stop },
 		spawn:    func(f func(context.Context)) { n.wait.Go(func() { f(n.ctx) }) },
 	}
 }

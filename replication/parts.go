@@ -52,6 +52,8 @@ type env struct {
 	heard    func(peer uint64) time.Duration  // when the node last heard from a peer, on mono's scale
 	pin      func(group, index uint64) (release func())
 	readOnly func() error // why nothing may be written, nil if it may
+	// after runs f on another goroutine when d has passed.
+	after func(d time.Duration, f func()) (stop func() bool)
 	// spawn runs f beside the group, until the node stops.
 	spawn func(f func(ctx context.Context))
 }

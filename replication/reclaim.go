@@ -12,7 +12,7 @@ import (
 
 const (
 	checkpointEvery = 30 * time.Second
-	reclaimEvery    = time.Second
+	reclaimTicks    = 10 // between two looks at the log
 	// denseLive is how many live messages per MiB make a segment worth keeping whole: fewer, and moving them out costs less than the file.
 	denseLive = 128
 	// demandFactor times LogBytesMax is where the oldest segment is emptied however much of it is live.
@@ -83,7 +83,7 @@ type keeper struct {
 }
 
 func (k *keeper) run(ctx context.Context) {
-	tick := time.NewTicker(reclaimEvery)
+	tick := time.NewTicker(reclaimTicks * k.n.opts.TickInterval)
 	defer tick.Stop()
 	for {
 		select {

@@ -135,6 +135,7 @@ func (g *Group) pump() {
 	clear(g.taken)
 	g.sendFlight()
 	if g.lead != nil {
+		g.proposeTick()
 		g.pack()
 	}
 }

@@ -13,8 +13,9 @@ const (
 	// windowBytes of a node's commands may be unapplied; then Submit blocks. It is far below raft's own limit, so that
 	// clients feel back-pressure before raft drops anything.
 	windowBytes = 32 << 20
-	// bufferBytes is the largest batch buffer kept for reuse.
+	// bufferBytes is the largest batch buffer kept for reuse, buffersKept how many.
 	bufferBytes = 2 * batchBytes
+	buffersKept = 16
 )
 
 // batch is a sealed run of commands. It is kept until it is seen applied.
@@ -83,10 +84,12 @@ func (s *submitter) submit(commands []byte, n int) error {
 func (s *submitter) seal() {
 	s.seq++
 	s.sealed = append(s.sealed, batch{seq: s.seq, commands: s.open, n: s.openN})
-	s.openN = 0
-	s.open = nil
+	size := len(s.open)
+	s.open, s.openN = nil, 0
 	if n := len(s.free); n > 0 {
 		s.open, s.free = s.free[n-1], s.free[:n-1]
+	} else if size > batchBytes/2 { // under load the next one will be as big
+		s.open = make([]byte, 0, batchBytes+batchBytes/8)
 	}
 }
 
@@ -113,7 +116,7 @@ func (s *submitter) applied(done []batch, reuse bool) {
 	defer s.mu.Unlock()
 	for _, b := range done {
 		s.bytes -= len(b.commands)
-		if reuse && len(s.free) < batchesInFlight && cap(b.commands) <= bufferBytes {
+		if reuse && len(s.free) < buffersKept && cap(b.commands) <= bufferBytes {
 			s.free = append(s.free, b.commands[:0])
 		}
 	}

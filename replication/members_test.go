@@ -1,0 +1,277 @@
+package replication_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-mq/understudy/replication"
+	"github.com/understudy-mq/understudy/replication/simtest"
+)
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// joiner starts a node that waits to be added.
+func joiner(t testing.TB, id uint64) *member {
+	m := options(t, id)
+	m.opts.Listen, m.opts.Join = freeAddresses(t, 1)[0], true
+	m.start()
+	t.Cleanup(m.stop)
+	return m
+}
+
+func TestMemberJoinsByASnapshotIsPromotedAndRemoved(t *testing.T) {
+	ms := cluster(t, 1)
+	one := ms[1]
+	<-one.reg
+	one.mustSubmit(1_000_000, 1_000_100)
+	two := joiner(t, 2)
+	if err := one.node.AddMember(within(t), 2, two.opts.Listen); err != nil {
+		t.Fatal(err)
+	}
+	<-two.reg
+	if two.machine.Installed == 0 {
+		t.Error("the new member did not start from a snapshot")
+	}
+	if err := two.node.PromoteMember(within(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	two.mustSubmit(2_000_000, 2_000_100)
+	for _, m := range []*member{one, two} {
+		eventually(t, "200 values", func() bool { return m.machine.Count() == 200 })
+	}
+	if err := two.node.RemoveMember(within(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	if got := one.group().Status().Voters; !slices.Equal(got, []uint64{1}) {
+		t.Errorf("voters after the removal: %v", got)
+	}
+	eventually(t, "the removed node's registration ended", func() bool { _, nonce, _ := one.machine.Incarnation(2); return nonce == 0 })
+	one.mustSubmit(1_000_100, 1_000_200)
+	eventually(t, "goes on alone", func() bool { return one.machine.Count() == 300 })
+}
+
+func TestMembershipChangeIsForcedToDisk(t *testing.T) {
+	one := cluster(t, 1)[1]
+	<-one.reg
+	before := one.machine.ConfWrites
+	if err := one.node.AddMember(within(t), 2, "127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "ApplyConf called", func() bool { return one.machine.ConfWrites > before })
+	one.stop()
+	one.machine.Crash()
+	one.start()
+	if got := one.group().Status().Learners; !slices.Equal(got, []uint64{2}) {
+		t.Errorf("learners after a crash: %v", got)
+	}
+}
+
+func TestMembershipChangesThatMakeNoSenseAreRefused(t *testing.T) {
+	one := cluster(t, 1)[1]
+	<-one.reg
+	ctx := within(t)
+	for _, c := range []struct {
+		name, want string
+		err        error
+	}{
+		{"remove the last voter", "last voter", one.node.RemoveMember(ctx, 1)},
+		{"remove a stranger", "not a member", one.node.RemoveMember(ctx, 9)},
+		{"promote a stranger", "no learner", one.node.PromoteMember(ctx, 9)},
+		{"add a member at another address", "member already", one.node.AddMember(ctx, 1, "127.0.0.1:2")},
+		{"add node 0", "id above 0", one.node.AddMember(ctx, 0, "127.0.0.1:2")},
+		{"transfer to a stranger", "not a voter", one.node.TransferLeader(ctx, 0, 9)},
+		{"transfer an unknown group", "no group 7", one.node.TransferLeader(ctx, 7, 1)},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: error %v does not say %q", c.name, c.err, c.want)
+		}
+	}
+}
+
+func TestLeaderMovesOnRequestFromAnyNode(t *testing.T) {
+	ms := cluster(t, 3)
+	for _, m := range ms {
+		<-m.reg
+	}
+	to := leaderOf(ms)%3 + 1
+	if err := ms[to].node.TransferLeader(within(t), 0, to); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new leader leads", func() bool { return leaderOf(ms) == to })
+}
+
+func TestFollowerTooFarBehindIsBroughtUpByASnapshot(t *testing.T) {
+	ms := cluster(t, 3)
+	for _, m := range ms {
+		<-m.reg
+		m.stop()
+	}
+	for _, m := range ms {
+		m.machine.Keep = false
+		m.opts.SegmentBytes, m.opts.FollowerLagBytes, m.opts.CheckpointBytes = 64<<10, 128<<10, 64<<10
+		m.start()
+	}
+	for _, m := range ms {
+		<-m.reg
+	}
+	down := ms[leaderOf(ms)%3+1]
+	down.stop()
+	down.machine.Crash()
+	up := ms[leaderOf(ms)]
+	if up == nil {
+		t.Fatal("no leader")
+	}
+	for range 64 {
+		if err := up.group().Submit(simtest.Bytes(32<<10), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the log was cut", func() bool { s := up.group().Status(); return s.FirstIndex > s.LastIndex/2 })
+	down.start()
+	<-down.reg
+	if down.machine.Installed == 0 {
+		t.Error("caught up without a snapshot")
+	}
+	eventually(t, "caught up", func() bool { return down.machine.Fingerprint() == up.machine.Fingerprint() })
+	if err := down.submit(1); err != nil {
+		t.Errorf("it does not serve: %v", err)
+	}
+	eventually(t, "it serves", func() bool { return up.machine.Count() == 65 })
+}
+
+func TestLogIsGivenBackWhenNothingInItIsLive(t *testing.T) {
+	m := options(t, 1)
+	m.opts.SegmentBytes, m.opts.CheckpointBytes = 64<<10, 64<<10
+	m.start()
+	defer m.stop()
+	<-m.reg
+	fill := func() {
+		for range 32 {
+			if err := m.group().Submit(simtest.Bytes(32<<10), 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill()
+	eventually(t, "applied", func() bool { return m.machine.Count() == 32 })
+	first := m.group().Status().FirstIndex
+	fill()
+	eventually(t, "applied", func() bool { return m.machine.Count() == 64 })
+	if now := m.group().Status().FirstIndex; now != first {
+		t.Errorf("log with live content was cut from %d to %d", first, now)
+	}
+	if err := m.group().Submit(simtest.Settle(), 1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "segments dropped", func() bool { return m.node.Stats().Segments <= 3 })
+	if m.machine.Evacuated > 0 {
+		t.Error("content was moved out though the log was within its bounds")
+	}
+}
+
+func TestSurvivorsAreMovedOutWhenTheLogIsOverItsBounds(t *testing.T) {
+	m := options(t, 1)
+	m.opts.SegmentBytes, m.opts.CheckpointBytes, m.opts.LogBytesMax = 64<<10, 64<<10, 256<<10
+	m.start()
+	defer m.stop()
+	<-m.reg
+	for range 64 {
+		if err := m.group().Submit(simtest.Bytes(32<<10), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the log is within its bounds", func() bool { return m.machine.Count() == 64 && m.node.Stats().SegmentBytes <= 512<<10 })
+	if m.machine.Evacuated == 0 {
+		t.Error("nothing was moved out")
+	}
+}
+
+func TestStopMovesLeadershipAwayFirst(t *testing.T) {
+	ms := cluster(t, 3)
+	for _, m := range ms {
+		<-m.reg
+	}
+	leader := leaderOf(ms)
+	other := ms[leader%3+1]
+	ms[leader].stop()
+	if s := other.group().Status(); s.Leader == leader || s.Leader == 0 {
+		t.Errorf("after an orderly stop the others' leader is %d", s.Leader)
+	}
+}
+
+func TestNodeThatIsDeclaredDownRegistersAnew(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	defer m.stop()
+	first := <-m.reg
+	if err := m.group().Control(simtest.Codec().NodeDown(1, first)); err != nil {
+		t.Fatal(err)
+	}
+	if second := <-m.reg; second != first+1 {
+		t.Errorf("incarnation %d after %d", second, first)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.lost) != 1 || !strings.Contains(m.lost[0], "declared down") {
+		t.Errorf("reasons: %q", m.lost)
+	}
+}
+
+func TestSilentNodeIsDeclaredDown(t *testing.T) {
+	ms := cluster(t, 3)
+	for _, m := range ms {
+		<-m.reg
+	}
+	leader := leaderOf(ms)
+	gone := leader%3 + 1
+	ms[gone].stop()
+	eventually(t, "declared down", func() bool { _, nonce, _ := ms[leader].machine.Incarnation(gone); return nonce == 0 })
+}
+
+func TestNodeWithoutALeaderClosesItsClients(t *testing.T) {
+	ms := cluster(t, 3)
+	for _, m := range ms {
+		<-m.reg
+	}
+	ms[1].stop()
+	ms[2].stop()
+	eventually(t, "registration given up", func() bool {
+		ms[3].mu.Lock()
+		defer ms[3].mu.Unlock()
+		return len(ms[3].lost) > 0 && strings.Contains(ms[3].lost[len(ms[3].lost)-1], "no leader")
+	})
+	if err := ms[3].submit(1); err != replication.ErrUnregistered {
+		t.Errorf("submit: %v", err)
+	}
+}
+
+func TestTickIsProposedWhenSomethingIsDue(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	defer m.stop()
+	<-m.reg
+	m.machine.SetDeadline(m.machine.Stamp() + 20)
+	m.mustSubmit(0, 1)
+	eventually(t, "ticked", func() bool { return m.machine.Ticks() > 0 && m.machine.NextDeadline() == 0 })
+}
+
+func TestGroupThatCannotApplyAnEntryStops(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	defer m.stop()
+	<-m.reg
+	if err := m.group().Submit([]byte{99}, 1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "stopped", func() bool { return strings.Contains(m.group().Status().Error, "unknown kind 99") })
+	if err := m.submit(1); err == nil || !strings.Contains(err.Error(), "has stopped") {
+		t.Errorf("submit: %v", err)
+	}
+}
