@@ -3,28 +3,37 @@ package coretest
 import (
 	"maps"
 	"slices"
-	"testing"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 )
 
+// TB is what a Driver needs of a test; *testing.T and *rapid.T have it.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // Driver feeds a machine with entries.
 type Driver struct {
-	t       testing.TB
+	t       TB
 	Machine *core.Machine
 	replica *core.Machine
 	rows    map[string][]byte
 
-	Index uint64          // of the last entry
-	Stamp int64           // of the next entry, Unix ms
+	Index uint64 // of the last entry
+	Stamp int64  // of the next entry, Unix ms
+
+	LastSession uint64 // id of the newest session
+
 	homes map[uint64]home // of sessions
 }
 
 type home struct{ node, epoch uint64 }
 
 // New makes a Driver of an empty machine.
-func New(t testing.TB) *Driver {
+func New(t TB) *Driver {
 	return &Driver{t: t, Machine: core.New(1), replica: core.New(1), rows: map[string][]byte{}, Stamp: 1000,
 		homes: map[uint64]home{}}
 }
@@ -78,6 +87,7 @@ func (d *Driver) Apply(data []byte) []core.Effect {
 func (d *Driver) note(effects []core.Effect) {
 	for i := range effects {
 		if e := &effects[i]; e.Kind == core.EffectAttached {
+			d.LastSession = e.Session
 			d.homes[e.Session] = home{node: e.Node, epoch: e.Epoch}
 		}
 	}

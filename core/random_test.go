@@ -1,0 +1,221 @@
+package core_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/understudy-mq/understudy/core/coretest"
+	"github.com/understudy-mq/understudy/core/entry"
+	"pgregory.net/rapid"
+)
+
+// walk drives the machine and the model with the same random commands.
+type walk struct {
+	t    *rapid.T
+	d    *coretest.Driver
+	m    *model
+	tags int // consumers so far
+}
+
+func (w *walk) pick(of string, n int) int { return rapid.IntRange(0, n-1).Draw(w.t, of) }
+
+func (w *walk) channel() *modelChannel {
+	ids := slices.SortedFunc(maps.Keys(w.m.channels), func(a, b modelID) int {
+		if a.session != b.session {
+			return int(a.session) - int(b.session)
+		}
+		return int(a.number) - int(b.number)
+	})
+	return w.m.channels[ids[w.pick("channel", len(ids))]]
+}
+
+func (w *walk) queue() string {
+	names := slices.Sorted(maps.Keys(w.m.queues))
+	return names[w.pick("queue", len(names))]
+}
+
+func (h *modelChannel) ref() entry.Ref {
+	return entry.Ref{Session: h.id.session, Epoch: 1, Channel: h.id.number}
+}
+
+// do applies commands as one batch and has the model judge the effects.
+func (w *walk) do(cmds ...entry.Command) { w.m.check(w.d.Batch(1, cmds...)) }
+
+// attach makes a session with two channels.
+func (w *walk) attach(id uint64) {
+	w.d.Batch(1, &entry.Attach{Vhost: "/"})
+	for n := uint16(1); n <= 2; n++ {
+		h := w.m.open(modelID{id, n})
+		w.do(&entry.ChannelOpen{Ref: h.ref()})
+	}
+}
+
+func (w *walk) step() {
+	h := w.channel()
+	steps := []func(*modelChannel){w.publish, w.publish, w.publish, w.fanout, w.consume, w.cancel, w.get, w.get, w.settle,
+		w.settle, w.settle, w.recover, w.written, w.qos, w.confirm, w.reopen, w.replaceSession, w.purge, w.redeclare, w.restart}
+	steps[w.pick("step", len(steps))](h)
+	w.m.compare(w.d.Machine)
+}
+
+func (w *walk) publish(h *modelChannel) {
+	name := w.queue()
+	var cmds []entry.Command
+	for range rapid.SampledFrom([]int{1, 2, 5, 40}).Draw(w.t, "messages") {
+		w.m.publish(h, name)
+		cmds = append(cmds, &entry.Publish{Ref: h.ref(), Record: coretest.Record("", name, nil, "body")})
+		w.do(cmds[len(cmds)-1])
+	}
+}
+
+func (w *walk) fanout(h *modelChannel) {
+	w.m.publish(h, slices.Sorted(maps.Keys(w.m.queues))...)
+	w.do(&entry.Fragment{Ref: h.ref(), Piece: []byte("piece")},
+		&entry.Publish{Ref: h.ref(), Fragmented: true, Record: coretest.Record("amq.fanout", "k", nil, "body")})
+}
+
+func (w *walk) consume(h *modelChannel) {
+	w.tags++
+	c := &modelConsumer{tag: fmt.Sprintf("c%d", w.tags), queue: w.queue(), noAck: w.pick("no-ack", 3) == 0, limit: h.prefetch}
+	if c.noAck {
+		c.limit = 0
+	}
+	h.consumers = append(h.consumers, c)
+	w.do(&entry.Consume{Ref: h.ref(), Queue: c.queue, Tag: c.tag, NoAck: c.noAck})
+}
+
+func (w *walk) cancel(h *modelChannel) {
+	if len(h.consumers) == 0 {
+		return
+	}
+	at := w.pick("consumer", len(h.consumers))
+	c := h.consumers[at]
+	h.consumers = slices.Delete(h.consumers, at, at+1)
+	w.do(&entry.Cancel{Ref: h.ref(), Tag: c.tag})
+}
+
+func (w *walk) get(h *modelChannel) {
+	h.getFrom = w.queue()
+	h.gets++
+	w.do(&entry.Get{Ref: h.ref(), Queue: h.getFrom, NoAck: w.pick("no-ack", 4) == 0})
+}
+
+func (w *walk) settle(h *modelChannel) {
+	x := &entry.Settle{Ref: h.ref(), Outcome: entry.Outcome(w.pick("outcome", 4)), Multiple: w.pick("multiple", 2) == 0}
+	tags := slices.Sorted(maps.Keys(h.flight))
+	switch n := w.pick("tag", 12); {
+	case n == 0:
+		x.First = rapid.Uint64Range(0, h.last+2).Draw(w.t, "any")
+		x.Last = x.First
+	case len(tags) == 0:
+		return
+	default:
+		at := w.pick("first", len(tags))
+		x.First, x.Last = tags[at], tags[at]
+		if n == 1 && at+1 < len(tags) {
+			x.Last = tags[at+1]
+		}
+	}
+	w.m.settle(h, x)
+	w.do(x)
+	w.revive(h)
+}
+
+// revive opens a channel again if the command failed it.
+func (w *walk) revive(h *modelChannel) {
+	if h.last == 0 && len(h.flight) == 0 {
+		w.reopen(h)
+	}
+}
+
+func (w *walk) recover(h *modelChannel) {
+	for _, tag := range slices.Sorted(maps.Keys(h.flight)) {
+		if !h.flight[tag].noAck {
+			w.m.end(h, tag, true)
+		}
+	}
+	w.do(&entry.Recover{Ref: h.ref(), Requeue: true})
+}
+
+func (w *walk) written(h *modelChannel) {
+	tag := rapid.Uint64Range(0, h.last+1).Draw(w.t, "written")
+	w.m.written(h, tag)
+	w.do(&entry.Written{Ref: h.ref(), Tag: tag})
+}
+
+func (w *walk) qos(h *modelChannel) {
+	n := rapid.SampledFrom([]int{0, 1, 2, 10}).Draw(w.t, "prefetch")
+	global := w.pick("global", 3) == 0
+	if global {
+		h.limit = n
+	} else {
+		h.prefetch = n
+	}
+	w.do(&entry.Qos{Ref: h.ref(), Prefetch: uint32(n), Global: global})
+}
+
+func (w *walk) confirm(h *modelChannel) {
+	h.confirm = true
+	w.do(&entry.ConfirmSelect{Ref: h.ref()})
+}
+
+func (w *walk) reopen(h *modelChannel) {
+	w.m.release(h)
+	w.do(&entry.ChannelClose{Ref: h.ref(), Reply: true}, &entry.ChannelOpen{Ref: h.ref()})
+}
+
+func (w *walk) replaceSession(h *modelChannel) {
+	for n := uint16(1); n <= 2; n++ {
+		id := modelID{h.id.session, n}
+		w.m.release(w.m.channels[id])
+		delete(w.m.channels, id)
+	}
+	w.do(&entry.Detach{Ref: h.ref()})
+	w.attach(w.d.LastSession + 1)
+}
+
+func (w *walk) purge(h *modelChannel) {
+	name := w.queue()
+	w.m.queues[name].ready = nil
+	w.do(&entry.QueuePurge{Ref: h.ref(), Name: name})
+}
+
+func (w *walk) redeclare(h *modelChannel) {
+	name := w.queue()
+	w.m.deleteQueue(name)
+	w.do(&entry.QueueDelete{Ref: h.ref(), Name: name})
+	w.declare(h, name)
+}
+
+func (w *walk) declare(h *modelChannel, name string) {
+	w.m.queues[name] = &modelQueue{}
+	w.do(&entry.QueueDeclare{Ref: h.ref(), Name: name},
+		&entry.QueueBind{Binding: entry.Binding{Ref: h.ref(), Source: "amq.fanout", Destination: name}})
+}
+
+func (w *walk) restart(*modelChannel) {
+	if w.pick("restart", 2) == 0 {
+		w.d.Checkpoint()
+	} else {
+		w.d.Restart()
+	}
+}
+
+// TestMachineBehavesAsTheModel also holds the promises that coretest.Driver checks after every entry: two replicas agree,
+// the kept-up fingerprint is the recomputed one, and a restart from rows changes nothing.
+func TestMachineBehavesAsTheModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := &walk{t: rt, d: coretest.New(rt), m: newModel(rt)}
+		w.d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v1", Name: "/"})
+		w.attach(1)
+		w.attach(2)
+		for _, name := range []string{"a", "b"} {
+			w.declare(w.m.channels[modelID{1, 1}], name)
+		}
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			w.step()
+		}
+	})
+}
