@@ -52,7 +52,13 @@ func (m *modelGroup) apply(s step) {
 	}
 }
 
-func modelSize(index, term uint64) int { return int((index*7919 + term*104729) % 3000) }
+func modelSize(index, term uint64) int {
+	n := int((index*7919 + term*104729) % 3000)
+	if n%20 == 0 {
+		n += chunkBytes
+	}
+	return n
+}
 
 // differs says how g is unlike the model, "" if it is like it.
 func (m *modelGroup) differs(g *Group) string {

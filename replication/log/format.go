@@ -14,6 +14,8 @@ const (
 	barrierDataBytes  = 32
 	barrierBytes      = recordHeaderBytes + barrierDataBytes
 	dataBytesMax      = 1<<30 - 1 // a slot keeps 30 bits of length
+	// chunkBytes is the unit in which the data of a record can be read and checked without the rest.
+	chunkBytes = 16 << 10
 )
 
 // Kind is what a record says.
@@ -52,6 +54,8 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 //
 //	0 crc of bytes 4..48, seeded with the chain   4 data length   8 crc of the data   12 generation
 //	16 kind   17 entry type   18 zero   24 group   32 index   40 term
+//	48 data, padded to 8
+//	   of data longer than a chunk: the crc of each chunk, padded to 8; "crc of the data" is then the crc of these
 //
 // The chain is the crc of the record before. A barrier's crc is seeded with its segment's generation instead, so that it can be told
 // by itself; it carries the chain in its data.
@@ -124,18 +128,59 @@ func parseBarrier(b []byte) barrier {
 // padded is n rounded up to the alignment of records.
 func padded(n int) int { return (n + recordAlign - 1) &^ (recordAlign - 1) }
 
+// chunksOf counts the chunk checksums that follow n bytes of data: none for a single chunk.
+func chunksOf(n int) int {
+	if n <= chunkBytes {
+		return 0
+	}
+	return (n + chunkBytes - 1) / chunkBytes
+}
+
+// payloadBytes is the space of n bytes of data, padding and chunk checksums included.
+func payloadBytes(n int) int { return padded(n) + padded(4*chunksOf(n)) }
+
 // recordBytes is the space of a record with n bytes of data.
-func recordBytes(n int) int { return recordHeaderBytes + padded(n) }
+func recordBytes(n int) int { return recordHeaderBytes + payloadBytes(n) }
+
+// dataChecksum is what a record's header says of its data.
+func dataChecksum(data []byte) uint32 {
+	if len(data) <= chunkBytes {
+		return checksum(data)
+	}
+	crc := uint32(0)
+	for ; len(data) > 0; data = data[min(chunkBytes, len(data)):] {
+		crc = addChunk(crc, checksum(data[:min(chunkBytes, len(data))]))
+	}
+	return crc
+}
+
+// addChunk takes a chunk's checksum into the checksum of them all.
+func addChunk(crc, chunk uint32) uint32 {
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], chunk)
+	return updateChecksum(crc, b[:])
+}
 
 // appendRecord appends a record with data to dst; h.size, dataCRC and chain are filled in.
 func appendRecord(dst []byte, h *recordHeader, seed uint32, data []byte) []byte {
-	var head [recordHeaderBytes]byte
-	h.size, h.dataCRC = uint32(len(data)), checksum(data)
-	h.put(head[:], seed)
-	dst = append(dst, head[:]...)
+	at := len(dst)
+	var zero [recordHeaderBytes]byte
+	dst = append(dst, zero[:]...)
 	dst = append(dst, data...)
-	var zero [recordAlign]byte
-	return append(dst, zero[:padded(len(data))-len(data)]...)
+	dst = append(dst, zero[:padded(len(data))-len(data)]...)
+	h.size, h.dataCRC = uint32(len(data)), 0
+	if n := chunksOf(len(data)); n == 0 {
+		h.dataCRC = checksum(data)
+	} else {
+		table := len(dst)
+		for ; len(data) > 0; data = data[min(chunkBytes, len(data)):] {
+			dst = binary.LittleEndian.AppendUint32(dst, checksum(data[:min(chunkBytes, len(data))]))
+		}
+		h.dataCRC = checksum(dst[table:])
+		dst = append(dst, zero[:padded(4*n)-4*n]...)
+	}
+	h.put(dst[at:], seed)
+	return dst
 }
 
 func updateChecksum(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -12,101 +13,73 @@ import (
 const (
 	readSpanBytes = 1 << 20 // adjacent entries are read together up to it
 	readSpanGap   = 4 << 10
-	verifiedMax   = 8 // records
-	verifiedBytes = 4 << 20
 	entryOverhead = 24 // of an entry in a message, for Entries' maxSize
 )
 
-// verifiedCache keeps the last records read from disk and checked, so that messages read in order cost one read per
-// record. Its owner locks it.
-type verifiedCache struct {
-	records [verifiedMax]struct {
-		index uint64
-		data  []byte
-	}
-	next  int
-	bytes int
-}
-
-func (c *verifiedCache) get(index uint64) []byte {
-	for i := range c.records {
-		if r := &c.records[i]; r.data != nil && r.index == index {
-			return r.data
-		}
-	}
-	return nil
-}
-
-// put keeps data in the place of the oldest; the cache stays under its bounds.
-func (c *verifiedCache) put(index uint64, data []byte) {
-	if len(data) > verifiedBytes {
-		return
-	}
-	for n := 0; n == 0 || (c.bytes+len(data) > verifiedBytes && n < verifiedMax); n++ {
-		c.bytes -= len(c.records[c.next].data)
-		c.records[c.next].data = nil
-		if n == 0 || c.bytes+len(data) > verifiedBytes {
-			c.next = (c.next + 1) % verifiedMax
-		}
-	}
-	at := (c.next + verifiedMax - 1) % verifiedMax
-	c.bytes += len(data) - len(c.records[at].data)
-	c.records[at].index, c.records[at].data = index, data
-}
-
-func (c *verifiedCache) clear() { *c = verifiedCache{} }
-
-// Bytes is size bytes at offset of the entry's data, from memory or from disk, checked. The slice aliases the entry:
+// Bytes is size bytes at offset of the entry's data, from memory or from disk, checked. The slice aliases what is kept in memory:
 // it must not be changed, and who keeps it long should copy it. Safe from any goroutine.
 //
 // Errors: raft.ErrCompacted below the first entry kept, raft.ErrUnavailable above the last, ErrBounds, DamageError.
 func (g *Group) Bytes(index uint64, offset, size int) ([]byte, error) {
-	data, err := g.data(index)
-	if err != nil {
-		return nil, err
-	}
-	if offset < 0 || size < 0 || offset > len(data) || size > len(data)-offset {
-		return nil, fmt.Errorf("log: group %d entry %d has %d bytes, asked for %d at %d: %w", g.id, index, len(data), size, offset, ErrBounds)
-	}
-	return data[offset : offset+size : offset+size], nil
-}
-
-// data is an entry's data, checked.
-func (g *Group) data(index uint64) ([]byte, error) {
 	g.mu.Lock()
 	s, err := g.index.at(index)
 	if err != nil {
 		g.mu.Unlock()
 		return nil, err
 	}
+	if n := s.bytes(); offset < 0 || size < 0 || offset > n || size > n-offset {
+		g.mu.Unlock()
+		return nil, fmt.Errorf("log: group %d entry %d has %d bytes, asked for %d at %d: %w", g.id, index, n, size, offset, ErrBounds)
+	}
 	if e := g.index.entry(index); e != nil {
 		g.mu.Unlock()
-		return e.Data, nil
+		return e.Data[offset : offset+size : offset+size], nil
 	}
-	if data := g.verified.get(index); data != nil {
+	if data := g.verified.get(index, offset, size); data != nil || size == 0 {
 		g.mu.Unlock()
 		return data, nil
 	}
 	g.mu.Unlock()
 
-	data := make([]byte, s.bytes())
-	if err := g.log.read(s.segment, int64(s.offset), data); err != nil {
-		return nil, err
-	}
-	if err := g.check(index, s, data); err != nil {
+	data, from, err := g.readPiece(index, s, offset, size)
+	if err != nil {
 		return nil, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if now, err := g.index.at(index); err == nil && now == s {
-		g.verified.put(index, data)
+		g.verified.put(index, from, data)
 	}
-	return data, nil
+	return data[offset-from : offset-from+size : offset-from+size], nil
 }
 
-// check compares data read from disk with what was written there.
-func (g *Group) check(index uint64, s slot, data []byte) error {
-	if checksum(data) == s.crc {
+// readPiece reads the chunks of an entry's data that size bytes at offset lie in, checked, and answers where they begin in it.
+func (g *Group) readPiece(index uint64, s slot, offset, size int) (data []byte, from int, err error) {
+	from = offset / chunkBytes * chunkBytes
+	to := min((offset+size+chunkBytes-1)/chunkBytes*chunkBytes, s.bytes())
+	data = make([]byte, to-from)
+	if err := g.log.read(s.segment, int64(s.offset)+int64(from), data); err != nil {
+		return nil, 0, err
+	}
+	n := chunksOf(s.bytes())
+	if n == 0 {
+		return data, from, g.check(index, s, checksum(data) == s.crc)
+	}
+	sums := make([]byte, 4*n)
+	if err := g.log.read(s.segment, int64(s.offset)+int64(padded(s.bytes())), sums); err != nil {
+		return nil, 0, err
+	}
+	ok := checksum(sums) == s.crc
+	for at := 0; ok && at < len(data); at += chunkBytes {
+		want := binary.LittleEndian.Uint32(sums[4*((from+at)/chunkBytes):])
+		ok = checksum(data[at:min(at+chunkBytes, len(data))]) == want
+	}
+	return data, from, g.check(index, s, ok)
+}
+
+// check makes a failed comparison with what was written an error.
+func (g *Group) check(index uint64, s slot, ok bool) error {
+	if ok {
 		return nil
 	}
 	return &DamageError{File: g.log.segmentPath(uint64(s.segment)), Offset: int64(s.offset),
@@ -132,8 +105,8 @@ func (g *Group) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	return out, nil
 }
 
-// choose answers as many of the entries from lo on as maxSize allows, at least one. The first len(old) of them are not in memory: they are nil in
-// out and their slots in old. g.mu is held.
+// choose answers as many of the entries from lo on as maxSize allows, at least one. The first len(old) of them are not in
+// memory: they are nil in out and their slots in old. g.mu is held.
 func (g *Group) choose(lo, hi, maxSize uint64) (out []*raftpb.Entry, old []slot) {
 	total := uint64(0)
 	for i := lo; i < hi; i++ {
@@ -165,7 +138,7 @@ func (g *Group) readEntries(lo uint64, slots []slot, out []*raftpb.Entry) error 
 			s := slots[i]
 			at := int64(s.offset) - from
 			data := buf[at : at+int64(s.bytes()) : at+int64(s.bytes())]
-			if err := g.check(lo+uint64(i), s, data); err != nil {
+			if err := g.check(lo+uint64(i), s, dataChecksum(data) == s.crc); err != nil {
 				return err
 			}
 			out[i] = makeEntry(lo+uint64(i), s, data)

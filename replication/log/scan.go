@@ -1,6 +1,7 @@
 package log
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -112,34 +113,58 @@ func (s *scanner) next() (record, error) {
 		return r, &badRecord{"the record's checksum is wrong"}
 	case h.generation != s.header.generation():
 		return r, &badRecord{"the record is of an older use of the file"}
-	case int64(padded(int(h.size))) > s.limit-r.offset:
+	case int64(payloadBytes(int(h.size))) > s.limit-r.offset:
 		return r, &badRecord{"the record is longer than the file"}
 	}
 	if err := s.checkData(&r); err != nil {
 		return r, err
 	}
-	s.offset, s.chain = r.offset+int64(padded(int(h.size))), h.chain
+	s.offset, s.chain = r.offset+int64(payloadBytes(int(h.size))), h.chain
 	return r, nil
 }
 
 // checkData reads a record's data piece by piece and checks it.
 func (s *scanner) checkData(r *record) error {
-	crc, first := uint32(0), true
-	for at, left := r.offset, int64(r.size); left > 0; first = false {
-		b := s.buf[:min(left, int64(len(s.buf)))]
-		if err := s.read(b, at); err != nil {
+	size := int(r.size)
+	crc, stored := uint32(0), s.chunkSums(r)
+	for done := 0; done < size; {
+		b := s.buf[:min(size-done, len(s.buf))]
+		if err := s.read(b, r.offset+int64(done)); err != nil {
 			return err
 		}
-		crc = updateChecksum(crc, b)
-		if first {
+		if done == 0 {
 			r.parse(b)
 		}
-		at, left = at+int64(len(b)), left-int64(len(b))
+		done += len(b)
+		if chunksOf(size) == 0 {
+			crc = checksum(b)
+			break
+		}
+		for ; len(b) > 0; b = b[min(chunkBytes, len(b)):] {
+			sum := checksum(b[:min(chunkBytes, len(b))])
+			if want, err := stored(); err != nil || want != sum {
+				return errors.Join(err, &badRecord{"the checksum of a piece of the record's data is wrong"})
+			}
+			crc = addChunk(crc, sum)
+		}
 	}
 	if crc != r.dataCRC {
 		return &badRecord{"the checksum of the record's data is wrong"}
 	}
 	return s.checkShape(r)
+}
+
+// chunkSums answers a function that reads the checksums stored after a record's data, one by one.
+func (s *scanner) chunkSums(r *record) func() (uint32, error) {
+	at := r.offset + int64(padded(int(r.size)))
+	in := bufio.NewReaderSize(io.NewSectionReader(s.file, at, int64(4*chunksOf(int(r.size)))), 512)
+	return func() (uint32, error) {
+		var b [4]byte
+		if _, err := io.ReadFull(in, b[:]); err != nil {
+			return 0, fmt.Errorf("log: reading %s at %d: %w", s.path, at, err)
+		}
+		return binary.LittleEndian.Uint32(b[:]), nil
+	}
 }
 
 // impossible answers a record that is whole, its checksums right, but that cannot be: no crash makes one.

@@ -279,23 +279,69 @@ func TestTailCacheStaysUnderItsBoundAndServesTheNewest(t *testing.T) {
 func TestVerifiedCacheIsBounded(t *testing.T) {
 	var c verifiedCache
 	for i := range uint64(1000) {
-		c.put(i, make([]byte, 1+(i*7919)%(2<<20)))
-		held, n := 0, 0
-		for _, r := range c.records {
-			held += len(r.data)
-			if r.data != nil {
-				n++
-			}
+		size := int(1 + (i*7919)%(verifiedBytes/4))
+		c.put(i, 100, make([]byte, size))
+		held := 0
+		for _, p := range c.pieces {
+			held += len(p.data)
 		}
-		if held != c.bytes || held > verifiedBytes || n == 0 {
-			t.Fatalf("after %d: %d bytes are held, %d counted", i, held, c.bytes)
+		if held != c.bytes || held > verifiedBytes || len(c.pieces) > verifiedMax {
+			t.Fatalf("after %d: %d bytes are held in %d pieces, %d counted", i, held, len(c.pieces), c.bytes)
 		}
-		if c.get(i) == nil {
-			t.Fatalf("record %d is not there", i)
+		if c.get(i, 100, size) == nil || c.get(i, 99, 1) != nil || c.get(i, 100, size+1) != nil {
+			t.Fatalf("piece %d is not what was put", i)
 		}
 	}
-	c.put(2000, make([]byte, verifiedBytes+1))
-	if c.get(2000) != nil {
-		t.Fatal("a record beyond the bound is kept")
+	c.put(2000, 0, make([]byte, verifiedBytes))
+	if c.get(2000, 0, 1) != nil {
+		t.Fatal("a piece beyond the bound is kept")
+	}
+}
+
+func TestPiecesOfBigEntriesAreReadAndCheckedAlone(t *testing.T) {
+	fs := vfs.NewMem()
+	o := testOptions(t, fs)
+	o.TailBytes, o.SegmentBytes = 1, 1<<20
+	l := mustOpen(t, o)
+	defer func() { mustClose(t, l) }()
+	sizes := []int{0, 1, chunkBytes - 1, chunkBytes, chunkBytes + 1, 5*chunkBytes + 777, 300 << 10}
+	for k, n := range sizes {
+		appendSync(t, l.Group(1), Write{Entries: testEntries(1, uint64(k+1), uint64(k+1), 1, n)})
+	}
+	for range 2 {
+		for k, n := range sizes {
+			want := testData(1, uint64(k+1), 1, n)
+			for _, c := range [][2]int{{0, n}, {n / 2, n - n/2}, {n / 3, n / 5}, {max(n-3, 0), min(n, 3)}, {n, 0},
+				{min(n, chunkBytes-1), min(2, n-min(n, chunkBytes-1))}} {
+				got, err := l.Group(1).Bytes(uint64(k+1), c[0], c[1])
+				if err != nil || !bytes.Equal(got, want[c[0]:c[0]+c[1]]) {
+					t.Fatalf("entry of %d bytes, piece %v: %v", n, c, err)
+				}
+			}
+		}
+		mustClose(t, l)
+		l = mustOpen(t, o)
+	}
+	records := recordsOf(t, fs)
+	big := records[len(records)-2]
+	f, err := fs.OpenReadWrite("/log/"+segmentName(1), category)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{1, 2, 3}, big.Offset+recordHeaderBytes+3*chunkBytes); err != nil {
+		t.Fatal(err)
+	}
+	var d *DamageError
+	if _, err := l.Group(1).Bytes(7, 3*chunkBytes+500, 10); !errors.As(err, &d) {
+		t.Errorf("a damaged chunk: %v", err)
+	}
+	if _, err := l.Group(1).Bytes(7, 4*chunkBytes, 10); err != nil {
+		t.Errorf("another chunk: %v", err)
+	}
+	if _, err := l.Group(1).Entries(7, 8, 1); !errors.As(err, &d) {
+		t.Errorf("the damaged entry: %v", err)
+	}
+	if _, err := f.WriteAt(testData(1, 7, 1, 300<<10), big.Offset+recordHeaderBytes); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	batchBytesMax  = 16 << 20 // of one write
-	bufferKeepMax  = 4 << 20  // a bigger buffer is not kept for the next write
+	batchBytesMax  = 8 << 20  // of one write, but for its last record
+	bufferKeepMax  = 10 << 20 // a bigger buffer is not kept for the next write
 	segmentIDLimit = 1<<32 - 1
 )
 
@@ -214,7 +214,7 @@ func (w *writer) entry(g *Group, e *raftpb.Entry) error {
 	}
 	s := makeSlot(e.GetTerm(), e.GetType(), len(e.Data))
 	s.segment = uint32(w.current.id)
-	s.offset = uint32(w.offset + int64(len(w.buf)-padded(len(e.Data))))
+	s.offset = uint32(w.offset + int64(len(w.buf)-payloadBytes(len(e.Data))))
 	s.crc = checksumOf(w.buf, len(e.Data))
 	w.marks = append(w.marks, mark{g, e.GetIndex(), s})
 	g.written.last = position{e.GetIndex(), e.GetTerm()}
@@ -226,6 +226,11 @@ func (w *writer) record(h recordHeader, data []byte) error {
 	err := w.makeRoom(recordBytes(len(data)))
 	if err != nil && !(isFull(err) && h.kind == KindTruncate && w.current != nil) {
 		return err // on a full disk a truncation makes its segment longer: it is what will make room
+	}
+	if len(w.buf) >= batchBytesMax {
+		if err := w.flush(); err != nil {
+			return err
+		}
 	}
 	if len(w.buf) == 0 {
 		w.barrier()
