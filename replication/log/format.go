@@ -46,6 +46,12 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
+// A barrier's term tells whether its log was closed with it.
+const (
+	barrierOpen   = 0
+	barrierClosed = 1
+)
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }

@@ -58,14 +58,35 @@ func (l *Log) recover() (*writer, error) {
 		return nil, err
 	}
 	w := &writer{log: l, next: 1}
-	if n := len(l.segments); n > 0 {
-		w.next = l.segments[n-1].id + 1
-		// What is kept of an unsynced write must be as durable as what was synced.
-		if err := l.segments[n-1].file.Sync(); err != nil {
-			return nil, fmt.Errorf("log: fsync of %s: %w", l.segmentPath(l.segments[n-1].id), err)
+	if n := len(scanners); n > 0 {
+		if err := w.follow(scanners[n-1], l.segments[n-1]); err != nil {
+			return nil, err
 		}
 	}
 	return w, l.settle()
+}
+
+// follow has the writer go on after the newest segment: in it, if the log was closed, else in a new one, since what lies behind the cut may
+// be the rest of a torn write.
+func (w *writer) follow(s *scanner, newest *segment) error {
+	w.next, w.number = newest.id+1, s.barrier.index
+	// What is kept of an unsynced write must be as durable as what was synced.
+	if err := newest.file.Sync(); err != nil {
+		return fmt.Errorf("log: fsync of %s: %w", s.path, err)
+	}
+	if s.barrier.term != barrierClosed || s.barrier.offset+barrierDataBytes != s.offset {
+		return nil
+	}
+	f, err := w.log.o.FS.OpenReadWrite(s.path, category)
+	if err != nil {
+		return fmt.Errorf("log: opening %s: %w", s.path, err)
+	}
+	if err := newest.file.Close(); err != nil {
+		return errors.Join(fmt.Errorf("log: closing %s: %w", s.path, err), f.Close())
+	}
+	newest.file, newest.sealed = f, false
+	w.current, w.offset, w.durable, w.chain = newest, s.offset, s.offset, s.chain
+	return nil
 }
 
 // adoptSpares takes over the spare files that lie in the folder; those of another size go.

@@ -28,6 +28,8 @@ type scanner struct {
 	offset int64 // of the next record
 	chain  uint32
 	buf    []byte
+	// barrier is the last one seen.
+	barrier record
 }
 
 // record is what a scanner found.
@@ -119,6 +121,9 @@ func (s *scanner) next() (record, error) {
 	if err := s.checkData(&r); err != nil {
 		return r, err
 	}
+	if r.kind == KindBarrier {
+		s.barrier = r
+	}
 	s.offset, s.chain = r.offset+int64(payloadBytes(int(h.size))), h.chain
 	return r, nil
 }
@@ -142,8 +147,12 @@ func (s *scanner) checkData(r *record) error {
 		}
 		for ; len(b) > 0; b = b[min(chunkBytes, len(b)):] {
 			sum := checksum(b[:min(chunkBytes, len(b))])
-			if want, err := stored(); err != nil || want != sum {
-				return errors.Join(err, &badRecord{"the checksum of a piece of the record's data is wrong"})
+			want, err := stored()
+			if err != nil {
+				return err
+			}
+			if want != sum {
+				return &badRecord{"the checksum of a piece of the record's data is wrong"}
 			}
 			crc = addChunk(crc, sum)
 		}

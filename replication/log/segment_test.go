@@ -345,3 +345,27 @@ func TestPiecesOfBigEntriesAreReadAndCheckedAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestCleanRestartsGoOnInTheSameSegmentCutOnesDoNot(t *testing.T) {
+	fs := vfs.NewMem()
+	l := mustOpen(t, testOptions(t, fs))
+	for i := range uint64(10) {
+		appendSync(t, l.Group(1), Write{Entries: testEntries(1, i+1, i+1, 1, 100)})
+		l = reopen(t, l)
+		l = reopen(t, l)
+	}
+	if n := len(l.Segments()); n != 1 {
+		t.Fatalf("20 clean restarts made %d segments", n)
+	}
+	appendSync(t, l.Group(1), Write{Entries: testEntries(1, 11, 11, 1, 100)})
+	files := diskFiles(t, fs) // as kill -9 leaves it
+	mustClose(t, l)
+	l = mustOpen(t, testOptions(t, diskOf(t, files)))
+	defer func() { mustClose(t, l) }()
+	appendSync(t, l.Group(1), Write{Entries: testEntries(1, 12, 12, 1, 100)})
+	if n := len(l.Segments()); n != 2 {
+		t.Fatalf("after a kill there are %d segments", n)
+	}
+	l = reopen(t, l)
+	wantLog(t, l.Group(1), 1, 12, always(1), 100)
+}

@@ -52,6 +52,7 @@ type writer struct {
 	durable int64    // up to here the current segment is synced
 	chain   uint32   // crc of the last record, in the buffer or written
 	number  uint64   // of writes
+	dirty   bool     // something was written since Open
 
 	buf   []byte // records not yet written; they begin at offset
 	marks []mark
@@ -233,7 +234,7 @@ func (w *writer) record(h recordHeader, data []byte) error {
 		}
 	}
 	if len(w.buf) == 0 {
-		w.barrier()
+		w.barrier(barrierOpen)
 	}
 	h.generation = w.current.header.generation()
 	w.buf = appendRecord(w.buf, &h, w.chain, data)
@@ -257,13 +258,13 @@ func (w *writer) makeRoom(n int) error {
 	return w.roll()
 }
 
-// barrier begins a write.
-func (w *writer) barrier() {
+// barrier begins a write. The last one of a log that is closed says so by its term.
+func (w *writer) barrier(term uint64) {
 	w.number++
 	seg := w.current.header
 	var data [barrierDataBytes]byte
 	barrier{nonce: seg.nonce, offset: w.offset, durable: w.durable, chain: w.chain}.put(data[:])
-	h := recordHeader{kind: KindBarrier, generation: seg.generation(), index: w.number}
+	h := recordHeader{kind: KindBarrier, generation: seg.generation(), index: w.number, term: term}
 	w.buf = appendRecord(w.buf, &h, seg.barrierSeed(), data[:])
 	w.chain = h.chain
 }
@@ -338,6 +339,7 @@ func (w *writer) flush() error {
 		}
 	}
 	w.offset += int64(len(w.buf))
+	w.dirty = true
 	w.log.stats.writes.Add(1)
 	w.log.stats.bytes.Add(uint64(len(w.buf)))
 	w.publish()
@@ -396,18 +398,16 @@ func (w *writer) sync() error {
 	return nil
 }
 
-// farewell syncs everything and ends with a barrier that vouches for it, so that damage after a clean end is told from a torn write.
+// farewell syncs everything and ends with a barrier that vouches for it, so that damage after a clean end is told from a
+// torn write, and the next Open goes on in this segment.
 func (w *writer) farewell() error {
-	if w.current == nil {
+	if w.current == nil || !w.dirty {
 		return nil
-	}
-	if err := w.flush(); err != nil {
-		return err
 	}
 	if err := w.sync(); err != nil {
 		return err
 	}
-	w.barrier()
+	w.barrier(barrierClosed)
 	if err := w.flush(); err != nil {
 		return err
 	}
