@@ -35,7 +35,7 @@ func (g *Group) Checkpoint(done func(error)) bool {
 	return true
 }
 
-// begin makes a job of what has changed and hands it to the writer. None may be under way.
+// begin makes a job of what has changed and hands it to the writer, which takes jobs in order.
 func (g *Group) begin(done func(error)) *job {
 	g.job = &job{g: g, began: time.Now(), done: done, finished: make(chan struct{})}
 	g.job.at = g.applied

@@ -208,7 +208,6 @@ func (g *Group) settle() {
 	}
 	g.machineMu.Lock()
 	defer g.machineMu.Unlock()
-	g.m.TakeDropped(g.refs.drop)
 	g.refs.raise(g.m, e.to, e.refs)
 	g.m.SetFloor(e.to)
 }

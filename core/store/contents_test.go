@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/understudy-mq/understudy/core/message"
@@ -147,16 +148,20 @@ func TestFailedEvacuationLeavesContentsInTheLogAndNothingInPebble(t *testing.T) 
 	r := newRig(t, vfs.NewMem(), 1)
 	r.random(50, 30)
 	r.apply(put(r.content(10), 1))
+	for k := range uint16(3) { // more than one batch of copies
+		r.apply(put(r.content(batchBytes/2), 100+k))
+	}
+	r.apply(put(r.content(10), 2))
 	read := r.g.o.ReadEntry
 	fail := errors.New("bad sector")
 	r.g.o.ReadEntry = func(index uint64, offset, size int) ([]byte, error) {
-		if index == 51 {
+		if index == 55 {
 			return nil, fail
 		}
 		return read(index, offset, size)
 	}
 	done := make(chan error, 1)
-	r.g.Evacuate(0, 52, func(err error) { done <- err })
+	r.g.Evacuate(0, 56, func(err error) { done <- err })
 	if err := wait(t, done); !errors.Is(err, fail) {
 		t.Fatalf("evacuation: %v", err)
 	}
@@ -165,8 +170,35 @@ func TestFailedEvacuationLeavesContentsInTheLogAndNothingInPebble(t *testing.T) 
 		t.Fatalf("%d contents left in Pebble", n)
 	}
 	r.readable()
-	r.evacuate(52)
+	r.evacuate(56)
 	r.readable()
+}
+
+func TestContentMovedWhileItIsReadIsFoundInItsNewPlace(t *testing.T) {
+	r := newRig(t, vfs.NewMem(), 1)
+	r.apply(put([]byte("moving"), 1))
+	c := r.ref(1)
+	read := r.g.o.ReadEntry
+	r.g.o.ReadEntry = func(index uint64, offset, size int) ([]byte, error) {
+		r.g.o.ReadEntry = read
+		r.evacuate(2)
+		return read(index, offset, size)
+	}
+	if b, err := r.g.Content(c.loc, c.size); err != nil || string(b) != "moving" {
+		t.Fatalf("%q, %v", b, err)
+	}
+}
+
+func TestCopiesOfAnEvacuationThatACrashCutShortAreDeletedAtBoot(t *testing.T) {
+	r := newRig(t, vfs.NewMem(), 1)
+	r.random(20, 20)
+	r.checkpoint()
+	r.must(r.db.p.Set(contentKey(rigGroup, 0, message.NewLoc(3, 7)), []byte("copy"), pebble.NoSync))
+	r.must(r.db.flush())
+	r.reopen()
+	if n := r.moved(); n != 0 {
+		t.Fatalf("%d contents in Pebble", n)
+	}
 }
 
 func TestContentThatIsNowhereIsAnError(t *testing.T) {

@@ -177,8 +177,15 @@ func tidy(r *rig, name string) {
 	if got, want := r.moved(), len(distinct(collectRefs(r.g.m, 0, at+1))); got != want || r.g.refs.moved != want {
 		r.t.Fatalf("%s: %d contents in Pebble, %d counted, %d referred to", name, got, r.g.refs.moved, want)
 	}
-	if n := r.count(dataKey(rigGroup, r.g.where.Load().generation+1), dataEnd(rigGroup)); n != 0 {
+	generation := r.g.where.Load().generation
+	if n := r.count(dataKey(rigGroup, generation+1), dataEnd(rigGroup)); n != 0 {
 		r.t.Fatalf("%s: %d rows of a snapshot that is of no use", name, n)
+	}
+	if n := r.count(dataKey(rigGroup, 0), dataKey(rigGroup, generation)); n != 0 {
+		r.t.Fatalf("%s: %d rows of the state before the install", name, n)
+	}
+	if swept, err := readIndex(r.db.p, rigGroup, metaSwept); err != nil || swept != at+1 {
+		r.t.Fatalf("%s: a restart would sweep from %d on, want %d (%v)", name, swept, at+1, err)
 	}
 }
 

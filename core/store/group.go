@@ -158,8 +158,7 @@ func (g *Group) ApplyConf(index, term uint64, conf []byte) error {
 	g.applied = mark{index, term}
 	g.conf = append([]byte{}, conf...)
 	g.marks.Unlock()
-	g.awaitJob()
-	j := g.begin(nil)
+	j := g.begin(nil) // behind one under way, if any: they are written in order
 	<-j.finished
 	return j.err
 }

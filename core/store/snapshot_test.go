@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
@@ -43,6 +44,9 @@ func TestSnapshotMakesAnotherStoreEqual(t *testing.T) {
 		t.Fatalf("staged %d/%d %q, the source is at %d/%d", index, term, conf, at, atTerm)
 	}
 	r.random(10, 50) // the old state goes on until the install
+	if r.g.Install(index+1, term) == nil || r.g.Install(index, term+1) == nil {
+		t.Fatal("a snapshot was installed that is not the staged one")
+	}
 	r.must(r.g.Install(index, term))
 	r.log = newToyLog() // nothing is read from the log
 	equal := func() {
@@ -244,6 +248,65 @@ func TestInstallAbandonsAnEvacuationAndACheckpointUnderWay(t *testing.T) {
 	}
 	r.readable()
 	tidy(r, "installed")
+}
+
+func TestInstallIsOnDiskWhenItReturns(t *testing.T) {
+	source := newSource(t)
+	fs := vfs.NewCrashableMem()
+	r := newRig(t, fs, 12)
+	r.random(10, 50)
+	r.must(r.stage(source.stream()))
+	index, term := source.g.Applied()
+	r.must(r.g.Install(index, term))
+	crashed := fs.CrashClone(vfs.CrashCloneCfg{})
+	r.close()
+	r.fs, r.log = crashed, newToyLog()
+	r.open(Options{})
+	if at, _ := r.g.Applied(); at != index {
+		t.Fatalf("at %d after the crash, installed was %d", at, index)
+	}
+	r.readable()
+}
+
+func TestInstallIsNotUndoneByACheckpointBegunBefore(t *testing.T) {
+	source := newSource(t)
+	r := newRig(t, vfs.NewMem(), 12)
+	r.must(r.stage(source.stream()))
+	r.random(10, 50)
+	hold := make(chan struct{})
+	r.g.Checkpoint(func(error) { <-hold }) // holds the writer
+	r.g.awaitJob()
+	r.random(10, 50)
+	r.g.Checkpoint(nil)
+	time.AfterFunc(20*time.Millisecond, func() { close(hold) })
+	index, term := source.g.Applied()
+	r.must(r.g.Install(index, term))
+	<-hold
+	r.g.awaitJob()
+	r.checkpoint()
+	r.reopen()
+	if at, _ := r.g.Applied(); at != index || r.g.Fingerprint() != source.g.Fingerprint() {
+		t.Fatalf("at %d, installed was %d", at, index)
+	}
+}
+
+func TestStagedSnapshotThatTheLogOvertookIsDeletedAtBoot(t *testing.T) {
+	source := newSource(t)
+	r := newRig(t, vfs.NewMem(), 12)
+	r.must(r.stage(source.stream()))
+	r.reopen()
+	if r.count(dataKey(rigGroup, 1), dataEnd(rigGroup)) == 0 {
+		t.Fatal("it is gone while it can still be installed")
+	}
+	index, term := source.g.Applied()
+	r.random(int(index), 50)
+	r.must(r.g.Install(index, term)) // nothing to do
+	if at, _ := r.g.Applied(); at != index || r.g.Fingerprint() != r.log.sums[index] {
+		t.Fatal("an older state was installed")
+	}
+	r.checkpoint()
+	r.reopen()
+	tidy(r, "overtaken")
 }
 
 func TestDamagedRowStopsTheOpeningAndIsNamed(t *testing.T) {

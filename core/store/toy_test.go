@@ -148,7 +148,7 @@ func (t *toy) Loaded() error {
 
 func (t *toy) Live(from, to uint64) int {
 	n := 0
-	t.Contents(max(from, t.floor), to, func(message.Loc, uint32) { n++ })
+	t.Contents(from, to, func(message.Loc, uint32) { n++ }) // too many below the floor, which is allowed
 	return n
 }
 
