@@ -226,9 +226,9 @@ func TestChannelErrorsHaveTheTextsThatApplicationsMatch(t *testing.T) {
 		}, 404, "NOT_FOUND - no queue 'none' in vhost '/'"},
 		{func(ch *client.Channel) error { return ch.QueueBind("none", "k", "amq.direct", false, nil) }, 404, "NOT_FOUND - no queue 'none' in vhost '/'"},
 		{func(ch *client.Channel) error {
+			closed := ch.NotifyClose(make(chan *client.Error, 1))
 			_ = ch.Ack(9, false)
-			_, err := ch.QueueDeclare("", false, true, true, false, nil)
-			return err
+			return <-closed
 		}, 406, "PRECONDITION_FAILED - unknown delivery tag 9"},
 	} {
 		err := x.do(channel(t, c))

@@ -60,8 +60,14 @@ func (f *fakeSession) Content(e *session.Event) ([]byte, [][]byte, error) {
 	}
 	return nil, nil, errors.New("no such record")
 }
-func (f *fakeSession) End()    { f.ended = "end" }
-func (f *fakeSession) Detach() { f.ended = "detach" }
+func (f *fakeSession) End()    { f.leave("end") }
+func (f *fakeSession) Detach() { f.leave("detach") }
+
+func (f *fakeSession) leave(how string) {
+	if f.ended == "" {
+		f.ended = how
+	}
+}
 
 func short(b []byte) string {
 	if len(b) > 40 {
