@@ -1,0 +1,274 @@
+package core
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/internal/ledger"
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// populated makes a machine that has one of everything.
+func populated(t *testing.T) *Machine {
+	m := New(1)
+	ref := entry.Ref{Session: 1, Epoch: 1, Channel: 1}
+	record := append(message.AppendRecord(nil, &message.Record{Form: message.FormAMQP091, RoutingKey: []byte("q"), BodySize: 1}), 'x')
+	index, seq := uint64(0), uint64(0)
+	apply := func(node, incarnation, seq uint64, cmds ...entry.Command) {
+		index++
+		var b []byte
+		for _, c := range cmds {
+			b = entry.Append(b, c)
+		}
+		data := entry.AppendBatch(entry.AppendHeader(nil, 1000), node, incarnation, seq, b)
+		if err := m.Apply(index, data, &Effects{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(0, 0, 0, &entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v", Name: "/"}, &entry.ClusterInit{ID: "c"},
+		&entry.LeaderUp{Node: 1, Term: 2})
+	for _, cmd := range []entry.Command{
+		&entry.Attach{Vhost: "/", User: "u", Key: "k", Connection: "c"},
+		&entry.ChannelOpen{Ref: ref},
+		&entry.QueueDeclare{Ref: ref, Name: "q", Exclusive: true},
+		&entry.QueueBind{Binding: entry.Binding{Ref: ref, Source: "amq.topic", Destination: "q", Key: "k"}},
+		&entry.Qos{Ref: ref, Prefetch: 1},
+		&entry.Consume{Ref: ref, Queue: "q", Tag: "ct"},
+		&entry.Publish{Ref: ref, Record: record},
+		&entry.Fragment{Ref: ref, Piece: []byte("one")},
+		&entry.Publish{Ref: ref, Fragmented: true, Record: record},
+		&entry.Fragment{Ref: ref, Piece: []byte("two")},
+	} {
+		seq++
+		apply(1, 1, seq, cmd)
+	}
+	return m
+}
+
+// derived are the fields beside rows that need not be in the fingerprint, each with its reason.
+var derived = map[string]string{
+	"vhost.router":        "made from exchanges, queues and bindings",
+	"vhost.exchanges":     "the objects themselves are rows",
+	"vhost.exchange":      "index of exchanges",
+	"vhost.queues":        "the objects themselves are rows",
+	"vhost.queue":         "index of queues",
+	"vhost.queueByName":   "index of queues",
+	"vhost.consumer":      "index of consumers",
+	"vhost.bindings":      "the objects themselves are rows",
+	"vhost.binding":       "index of bindings",
+	"vhost.contents":      "the objects themselves are rows",
+	"vhost.content":       "index of contents",
+	"vhost.lastQueue":     "cache of an index",
+	"vhost.lastConsumer":  "cache of an index",
+	"vhost.lastExchange":  "cache of an index",
+	"exchange.at":         "place in a list without order",
+	"exchange.from":       "from bindings",
+	"exchange.to":         "from bindings",
+	"binding.identity":    "the row's key, from its fields",
+	"binding.source":      "by name",
+	"binding.queue":       "by name",
+	"binding.exchange":    "by name",
+	"binding.at":          "place in a list without order",
+	"binding.atFrom":      "place in a list without order",
+	"binding.atTo":        "place in a list without order",
+	"queue.vhost":         "by number",
+	"queue.list":          "each reference is hashed by itself: TestEachFieldOfAReferenceCounts",
+	"queue.bytes":         "sum over the list",
+	"queue.consumers":     "the objects themselves are rows",
+	"queue.first":         "the ring, from the consumers' turns",
+	"queue.last":          "the ring, from the consumers' turns",
+	"queue.exclusive":     "from consumers",
+	"queue.bindings":      "from bindings",
+	"queue.waiting":       "false between commands",
+	"queueRow.First":      "from the list, when the row is encoded",
+	"consumer.queue":      "by id",
+	"consumer.channel":    "by session and number",
+	"consumer.next":       "the ring, from turns",
+	"consumer.previous":   "the ring, from turns",
+	"session.vhost":       "by number",
+	"session.channels":    "the objects themselves are rows",
+	"session.exclusive":   "from the queues' owners",
+	"session.lastUsed":    "cache of an index",
+	"session.lastEffect":  "of the effects at hand only",
+	"channel.session":     "by id",
+	"channel.flight":      "each record is hashed by itself: TestEachFieldOfAReferenceCounts",
+	"channel.consumers":   "from consumers",
+	"content.at":          "place in a list without order",
+	"local.localRow":      "local facts are no part of the fingerprint",
+	"Machine.group":       "which machine this is",
+	"Machine.header":      "a row",
+	"Machine.local":       "local facts",
+	"Machine.nodes":       "rows",
+	"Machine.vhosts":      "rows",
+	"Machine.vhost":       "index of vhosts",
+	"Machine.sessions":    "rows",
+	"Machine.session":     "index of sessions",
+	"Machine.lastUsed":    "cache of an index",
+	"Machine.queuePool":   "spare memory",
+	"Machine.tagPool":     "spare memory",
+	"Machine.live":        "local knowledge",
+	"Machine.fingerprint": "itself",
+	"Machine.touched":     "empty between entries",
+	"Machine.dirty":       "local knowledge about the store",
+	"Machine.coder":       "scratch",
+	"Machine.index":       "of the entry at hand",
+	"Machine.data":        "of the entry at hand",
+	"Machine.fx":          "of the entry at hand",
+	"Machine.batch":       "of the entry at hand",
+	"Machine.waiting":     "empty between commands",
+	"Machine.doomed":      "empty between commands",
+	"Machine.publish":     "scratch",
+	"Machine.settle":      "scratch",
+	"Machine.written":     "scratch",
+	"Machine.record":      "scratch",
+	"Machine.routes":      "scratch",
+	"Machine.headers":     "scratch",
+}
+
+// change makes a field's value another one.
+func change(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
+	case reflect.String:
+		v.SetString(v.String() + "x")
+	case reflect.Int64:
+		v.SetInt(v.Int() + 1)
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(v.Uint() + 1)
+	case reflect.Slice:
+		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+	default:
+		panic(fmt.Sprintf("a row has a field of kind %s", v.Kind()))
+	}
+}
+
+// row answers an object's replicated fields.
+func row(o object) reflect.Value {
+	v := reflect.ValueOf(o).Elem()
+	for i := range v.NumField() {
+		if strings.HasSuffix(v.Type().Field(i).Name, "Row") {
+			return v.Field(i)
+		}
+	}
+	panic(fmt.Sprintf("%T has no row", o))
+}
+
+func TestFingerprintChangesWithAnyReplicatedField(t *testing.T) {
+	m := populated(t)
+	before := m.Recompute()
+	seen := map[string]bool{}
+	m.each(func(o object) {
+		r := row(o)
+		seen[r.Type().Name()] = true
+		for i := range r.NumField() {
+			name := r.Type().Name() + "." + r.Type().Field(i).Name
+			f := r.Field(i)
+			old := reflect.New(f.Type()).Elem()
+			old.Set(f)
+			change(f)
+			wants := derived[name] == "" && !o.state().local
+			if changed := m.Recompute() != before; changed != wants {
+				t.Errorf("%s: fingerprint changed %v, want %v", name, changed, wants)
+			}
+			f.Set(old)
+		}
+	})
+	if len(seen) != 11 {
+		t.Errorf("only %d kinds of rows were there: %v", len(seen), seen)
+	}
+}
+
+func TestEveryFieldIsReplicatedOrHasAReasonNotToBe(t *testing.T) {
+	for _, x := range []any{header{}, local{}, node{}, vhost{}, exchange{}, binding{}, queue{}, consumer{}, session{}, channel{},
+		content{}, Machine{}} {
+		typ := reflect.TypeOf(x)
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			if f.Name == "meta" || f.Name == typ.Name()+"Row" || derived[typ.Name()+"."+f.Name] != "" {
+				continue
+			}
+			t.Errorf("%s.%s is neither in a row nor known to be derived", typ.Name(), f.Name)
+		}
+	}
+}
+
+func TestEachFieldOfAReferenceCounts(t *testing.T) {
+	q := &queue{queueRow: queueRow{Vhost: 1, ID: 1}}
+	other := &queue{queueRow: queueRow{Vhost: 2, ID: 1}}
+	third := &queue{queueRow: queueRow{Vhost: 1, ID: 2}}
+	r := ready.Ref{Number: 1, Loc: 1, Size: 1, Flags: 1}
+	hashes := map[uint64]string{}
+	note := func(hash uint64, what string) {
+		if was, ok := hashes[hash]; ok {
+			t.Errorf("%s hashes as %s", what, was)
+		}
+		hashes[hash] = what
+	}
+	note(readyHash(q, &r), "a ready message")
+	note(readyHash(other, &r), "vhost")
+	note(readyHash(third, &r), "queue")
+	note(readyHash(q, &ready.Ref{Number: 2, Size: 1, Flags: 1}), "number")
+	note(readyHash(q, &ready.Ref{Number: 1, Size: 2, Flags: 1}), "size")
+	note(readyHash(q, &ready.Ref{Number: 1, Size: 1, Flags: 2}), "flags")
+	if readyHash(q, &ready.Ref{Number: 1, Loc: 2, Size: 1, Flags: 1}) != readyHash(q, &r) {
+		t.Error("a location counts, which is local knowledge")
+	}
+	h := &channel{channelRow: channelRow{Session: 1, Number: 1}}
+	d := ledger.Record{Ref: r, Queue: 1, Consumer: 1}
+	change := func(f func(*ledger.Record)) *ledger.Record { c := d; f(&c); return &c }
+	note(flightHash(h, 1, &d), "a delivery")
+	note(flightHash(h, 2, &d), "tag")
+	note(flightHash(&channel{channelRow: channelRow{Session: 2, Number: 1}}, 1, &d), "session")
+	note(flightHash(&channel{channelRow: channelRow{Session: 1, Number: 2}}, 1, &d), "channel")
+	note(flightHash(h, 1, change(func(r *ledger.Record) { r.Number = 2 })), "delivery's number")
+	note(flightHash(h, 1, change(func(r *ledger.Record) { r.Size = 2 })), "delivery's size")
+	note(flightHash(h, 1, change(func(r *ledger.Record) { r.Flags = 2 })), "delivery's flags")
+	note(flightHash(h, 1, change(func(r *ledger.Record) { r.Queue = 2 })), "delivery's queue")
+	note(flightHash(h, 1, change(func(r *ledger.Record) { r.Consumer = 2 })), "delivery's consumer")
+	if flightHash(h, 1, change(func(r *ledger.Record) { r.Loc = 2 })) != flightHash(h, 1, &d) {
+		t.Error("a location counts, which is local knowledge")
+	}
+}
+
+func TestEveryFieldOfARowSurvivesTheStore(t *testing.T) {
+	type coded interface{ code(*rowCoder) }
+	populated(t).each(func(o object) {
+		r := row(o)
+		for i := range r.NumField() {
+			change(r.Field(i))
+		}
+		wrote := reflect.NewAt(r.Type(), r.Addr().UnsafePointer())
+		c := rowCoder{encoding: true}
+		wrote.Interface().(coded).code(&c)
+		read := reflect.New(r.Type())
+		back := rowCoder{buf: c.buf}
+		read.Interface().(coded).code(&back)
+		if back.err != nil || len(back.buf) > 0 || !reflect.DeepEqual(read.Interface(), wrote.Interface()) {
+			t.Errorf("%s came back as %+v, want %+v (%v)", r.Type(), read, wrote, back.err)
+		}
+	})
+}
+
+func TestDamagedRowsAreRefused(t *testing.T) {
+	m := populated(t)
+	rows := map[string][]byte{}
+	m.Checkpoint(func(k, v []byte) { rows[string(k)] = append([]byte(nil), v...) }, func([]byte) {})
+	for k, v := range rows {
+		for cut := range len(v) {
+			if err := New(1).Load([]byte(k), v[:cut]); err == nil && table(k[0]) > tableVhost {
+				t.Errorf("row %x was taken without its last %d bytes", k, len(v)-cut)
+			}
+		}
+	}
+	if err := New(1).Load([]byte{200}, nil); err == nil {
+		t.Error("a row of an unknown table was taken")
+	}
+	if err := New(1).Load(nil, nil); err == nil {
+		t.Error("a row without a key was taken")
+	}
+}
