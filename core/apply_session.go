@@ -19,6 +19,9 @@ func compare[T uint16 | uint32 | uint64](a, b T) int {
 // applyAttach opens an anonymous session, which ends with its attachment. A session's key is kept with it; resuming by
 // key comes to here.
 func (m *Machine) applyAttach(x *entry.Attach) {
+	if m.batch.Incarnation == 0 {
+		return // only a registered node can hold a session
+	}
 	v := m.vhost[x.Vhost]
 	if v == nil {
 		if m.fx.Node == 0 || m.fx.Node == m.batch.Node {
