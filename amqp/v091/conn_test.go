@@ -96,7 +96,7 @@ func (p *peer) open(heartbeat uint16) {
 	p.conn.Events([]session.Event{reply(1, entry.KindChannelOpen)})
 	synctest.Wait()
 	p.taken()
-	p.session.log = nil
+	p.session.forget()
 }
 
 // taken answers the frames that came since the last time.
@@ -215,7 +215,7 @@ func TestB11_AnyOctetIsASignOfLife(t *testing.T) {
 			time.Sleep(1500 * time.Millisecond)
 			p.send([]byte{b})
 		}
-		if got := p.session.log; len(got) != 1 || p.closed() {
+		if got := p.session.told(); len(got) != 1 || p.closed() {
 			t.Errorf("after a publish of one octet each 1.5 s: commands %q, closed %t", got, p.closed())
 		}
 		p.finish()
@@ -338,7 +338,7 @@ func TestBrokerClosesWithItsReason(t *testing.T) {
 		}
 		p.send(publish(1, "", "q", "discarded"), frame(0, &wire.ConnectionCloseOk{}))
 		<-p.served
-		want(t, "commands", p.session.log)
+		want(t, "commands", p.session.told())
 	})
 }
 
@@ -351,12 +351,12 @@ func TestDeliveriesAreReportedAsWrittenOnATick(t *testing.T) {
 		p.conn.Events([]session.Event{e})
 		time.Sleep(900 * time.Millisecond)
 		synctest.Wait()
-		want(t, "before a second", p.session.log)
+		want(t, "before a second", p.session.told())
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		want(t, "after a second", p.session.log, "Written 1 1")
+		want(t, "after a second", p.session.told(), "Written 1 1")
 		time.Sleep(time.Minute)
-		want(t, "only once", p.session.log, "Written 1 1")
+		want(t, "only once", p.session.told(), "Written 1 1")
 		p.finish()
 	})
 }

@@ -160,7 +160,7 @@ func TestUnfinishedMessagesHaveABudgetOfBytesReceived(t *testing.T) {
 			t.Fatalf("channel %d: %q", c, got)
 		}
 	}
-	g.session.log = nil
+	g.session.forget()
 	got := g.in(bodyOf(1, "y"))
 	if len(got) != 1 || !strings.Contains(got[0], `ReplyCode=506 ReplyText="RESOURCE_ERROR - unfinished messages of this connection exceed 1000 bytes"`) {
 		t.Errorf("%q", got)

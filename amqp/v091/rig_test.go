@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
@@ -17,6 +18,7 @@ import (
 
 // fakeSession writes down what it is told.
 type fakeSession struct {
+	mu      sync.Mutex
 	log     []string
 	content map[uint64][]byte // records by message number, for events without one
 	parts   [][]byte
@@ -25,9 +27,25 @@ type fakeSession struct {
 }
 
 func (f *fakeSession) say(format string, args ...any) {
-	if !f.quiet {
-		f.log = append(f.log, fmt.Sprintf(format, args...))
+	if f.quiet {
+		return
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = append(f.log, fmt.Sprintf(format, args...))
+}
+
+// told answers what the session was told since forget.
+func (f *fakeSession) told() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.log)
+}
+
+func (f *fakeSession) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = nil
 }
 
 func (f *fakeSession) Do(cmd entry.Addressed) { f.say("%s", show(cmd)) }
@@ -138,7 +156,7 @@ func opened(t testing.TB, channels ...uint16) *rig {
 		g.in(frame(c, &wire.ChannelOpen{}))
 		g.tell(reply(c, entry.KindChannelOpen))
 	}
-	g.session.log = nil
+	g.session.forget()
 	return g
 }
 
@@ -196,8 +214,8 @@ func (g *rig) frames() []string {
 
 // commands answers what the session was told since the last time.
 func (g *rig) commands() []string {
-	defer func() { g.session.log = nil }()
-	return g.session.log
+	defer g.session.forget()
+	return g.session.told()
 }
 
 func render(t testing.TB, b []byte) []string {

@@ -128,7 +128,7 @@ func TestNothingFollowsConnectionClose(t *testing.T) {
 
 func TestWrittenIsReportedForManyDeliveriesAtOnce(t *testing.T) {
 	g := opened(t, 1, 2)
-	g.session.log = nil
+	g.session.forget()
 	var events []session.Event
 	for i := range uint64(reportCount - 1) {
 		e := delivery(1, i+1, "x")

@@ -1,5 +1,3 @@
-// Command gen writes the method structs of package wire from the specification's XML. It is run by go generate in
-// package wire; arguments: the output file, then the specification files.
 package main
 
 import (
