@@ -160,7 +160,11 @@ func (n *Node) membersChanged(group uint64, m membership) {
 	}
 	n.mu.Unlock()
 	for _, id := range gone {
-		n.wait.Go(func() { n.letGo(id) })
+		if n.letGoAtOnce {
+			n.net.RemovePeer(id)
+		} else {
+			n.wait.Go(func() { n.letGo(id) })
+		}
 	}
 	for _, id := range m.ids() {
 		if id != n.opts.NodeID {

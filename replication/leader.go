@@ -2,6 +2,7 @@ package replication
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,6 +42,7 @@ type intake struct {
 	incarnation uint64
 	next        uint64
 	told        uint64 // the gap that the node was last told of
+	untold      bool   // the word could not be sent
 	downAt      uint64 // tick at which its NodeDown was proposed
 }
 
@@ -109,7 +111,8 @@ func (g *Group) tell(node uint64) {
 		g.expected(node, e)
 		return
 	}
-	g.env.network.Send(node, transport.Frame{Kind: transport.Expect, Group: g.id, Urgent: true, Payload: e.encode()})
+	// On the bulk connection, like the batches: its coming up is what tell is repeated at.
+	n.untold = !g.env.network.Send(node, transport.Frame{Kind: transport.Expect, Group: g.id, Payload: e.encode()})
 }
 
 // leadApplied: own entries have been applied, the leader is ready, nodes have registered or gone.
@@ -146,7 +149,11 @@ func (g *Group) tickLead() {
 		return
 	}
 	t := g.env.electionTime()
-	for id, n := range l.nodes {
+	for _, id := range slices.Sorted(maps.Keys(l.nodes)) {
+		n := l.nodes[id]
+		if n.untold {
+			g.tell(id)
+		}
 		silent := id != g.env.self && g.env.mono()-max(g.env.heard(id), l.since) > 3*t
 		if !silent && g.members.member(id) {
 			continue

@@ -26,7 +26,8 @@ type Node struct {
 	logger *slog.Logger
 	start  time.Time
 	log    *log.Log
-	net    *transport.Transport
+	net    Network
+	wires  *transport.Transport // net, but in a Manual node
 	groups map[uint64]*Group
 
 	ctx    context.Context // ends with Stop
@@ -34,6 +35,8 @@ type Node struct {
 	wait   sync.WaitGroup
 	failed sync.Once
 	full   atomic.Pointer[string] // why nothing may be written
+
+	letGoAtOnce bool // removed members are disconnected without delay
 
 	mu      sync.Mutex
 	conf    map[uint64]membership    // by group
@@ -64,8 +67,8 @@ func Start(o Options) (*Node, error) {
 	n.log = l
 	if err := n.open(); err != nil {
 		n.cancel()
-		if n.net != nil {
-			_ = n.net.Close()
+		if n.wires != nil {
+			_ = n.wires.Close()
 		}
 		return nil, errors.Join(err, l.Close())
 	}
@@ -94,11 +97,14 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	n.net = t
-	e := n.env(t)
+	n.net, n.wires = t, t
+	return n.openGroups(n.env(), func(id uint64) GroupLog { return n.log.Group(id) })
+}
+
+func (n *Node) openGroups(e *env, logOf func(uint64) GroupLog) error {
 	groups := map[uint64]*Group{}
 	for _, id := range n.opts.Groups {
-		g, err := newGroup(id, e, n.log.Group(id), n.opts.Machines[id])
+		g, err := newGroup(id, e, logOf(id), n.opts.Machines[id])
 		if err != nil {
 			return err
 		}
@@ -110,9 +116,9 @@ func (n *Node) open() error {
 	return nil
 }
 
-func (n *Node) env(network Network) *env {
+func (n *Node) env() *env {
 	return &env{
-		self: n.opts.NodeID, opts: &n.opts, network: network, logger: n.logger,
+		self: n.opts.NodeID, opts: &n.opts, network: n.net, logger: n.logger,
 		mono: n.mono, fatal: n.fatal, peers: n.membersChanged, heard: n.heard, pin: n.pin,
 		readOnly: n.readOnly,
 		after:    func(d time.Duration, f func()) (stop func() bool) { return time.AfterFunc(d, f).Stop },
@@ -178,7 +184,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		g.submits.close(ErrUnregistered)
 	}
 	n.cancel()
-	err := n.net.Close()
+	err := n.wires.Close()
 	n.wait.Wait()
 	return errors.Join(err, n.log.Close())
 }
@@ -260,6 +266,10 @@ func (n *Node) pinned(group, last uint64) bool {
 // receive takes a peer's frame; an error closes its connection.
 func (n *Node) receive(from uint64, f transport.Frame) error {
 	n.heardFrom(from).Store(int64(n.mono()))
+	return n.take(from, f)
+}
+
+func (n *Node) take(from uint64, f transport.Frame) error {
 	if f.Kind == transport.Response {
 		return n.answered(f.Payload)
 	}

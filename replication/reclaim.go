@@ -17,9 +17,9 @@ const (
 	denseLive = 128
 	// demandFactor times LogBytesMax is where the oldest segment is emptied however much of it is live.
 	demandFactor = 8
-	// sampleBytes is how finely appended remembers where in the log an entry lies.
-	sampleBytes = 1 << 20
-	samplesMost = 1024
+	// sampleParts is how finely, in parts of FollowerLagBytes, it is remembered where in the log an entry lies.
+	sampleParts = 256
+	samplesMost = 4 * sampleParts
 )
 
 // appended remembers how many bytes of log lie after an entry, roughly, so that a lag in bytes can be told in entries.
@@ -33,10 +33,10 @@ type sample struct {
 	bytes int64
 }
 
-func (a *appended) add(entries []*pb.Entry) {
+func (a *appended) add(entries []*pb.Entry, lag int64) {
 	for _, e := range entries {
 		a.bytes += int64(len(e.GetData()))
-		if n := len(a.samples); n == 0 || a.bytes-a.samples[n-1].bytes >= sampleBytes {
+		if n := len(a.samples); n == 0 || a.bytes-a.samples[n-1].bytes >= lag/sampleParts {
 			a.samples = append(a.samples, sample{e.GetIndex(), a.bytes})
 		}
 	}

@@ -95,7 +95,7 @@ func (g *Group) storageAppend(m *pb.Message) {
 	if m.Term != nil {
 		w.HardState = &pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
 	}
-	g.appended.add(m.GetEntries())
+	g.appended.add(m.GetEntries(), g.env.opts.FollowerLagBytes)
 	responses, snap := m.GetResponses(), m.GetSnapshot()
 	if raft.IsEmptySnap(snap) {
 		g.log.Append(w, func() { g.logged(responses) })
@@ -181,6 +181,9 @@ func (g *Group) sendRaft(m *pb.Message) bool {
 	if m.GetType() == pb.MsgSnap {
 		g.in.put(event{kind: eventCall, call: func(g *Group) { g.stream(m) }})
 		return true
+	}
+	if m.GetType() == pb.MsgTransferLeader {
+		return true // lost its leadership between the request and here; who asked will ask the new leader
 	}
 	payload, err := proto.Marshal(m)
 	if err != nil {

@@ -50,6 +50,7 @@ type state struct {
 	LeaderTerm  uint64
 	Deadline    int64
 	Ticks       int
+	OutOfTurn   int // batches of a node's present incarnation whose number was not the next
 }
 
 type standing struct{ Incarnation, Nonce, Seq uint64 }
@@ -103,7 +104,9 @@ func (s *state) apply(index uint64, data []byte, keep bool) error {
 		if incarnation != 0 {
 			n := s.Nodes[node]
 			if n.Incarnation != incarnation || n.Seq+1 != seq {
-				s.mix(1, node, seq) // a batch out of turn is ignored, but it is a fault of replication's to let it in
+				if n.Incarnation == incarnation {
+					s.OutOfTurn++
+				}
 				continue
 			}
 			n.Seq = seq
@@ -298,6 +301,14 @@ func (m *Machine) Count() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state.Count
+}
+
+// OutOfTurn counts batches that a machine had to ignore because others should have come first: replication must never
+// let one into the log.
+func (m *Machine) OutOfTurn() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.OutOfTurn
 }
 
 // Ticks is the number of Tick commands applied.

@@ -1,0 +1,129 @@
+package simtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+
+	"github.com/understudy-mq/understudy/replication"
+	"github.com/understudy-mq/understudy/replication/transport"
+)
+
+var errCut = errors.New("the simulated network is cut")
+
+// link is one direction between two nodes on one connection: in order, or cut. What is on it when it is cut is lost.
+type link struct {
+	from, to uint64
+	urgent   bool
+	up       bool
+	blocked  bool // a partition: it does not come up
+	queue    []parcel
+}
+
+type parcel struct {
+	frame transport.Frame
+	due   int // step at which it arrives
+}
+
+// network is the links of a cluster.
+type network struct {
+	rng   *rand.Rand
+	links map[[3]uint64]*link
+	order []*link // in the order of their making, for determinism
+	step  int
+	slow  int // the most steps that a frame takes
+	sim   *Sim
+}
+
+func (n *network) link(from, to uint64, urgent bool) *link {
+	key := [3]uint64{from, to, 0}
+	if urgent {
+		key[2] = 1
+	}
+	l := n.links[key]
+	if l == nil {
+		l = &link{from: from, to: to, urgent: urgent}
+		n.links[key] = l
+		n.order = append(n.order, l)
+	}
+	return l
+}
+
+// wire is one node's view of the network.
+type wire struct {
+	*network
+	self uint64
+}
+
+var _ replication.Network = wire{}
+
+// Send puts a frame on its link, if that is up.
+func (w wire) Send(to uint64, f transport.Frame) bool {
+	l := w.link(w.self, to, f.Urgent)
+	if !l.up {
+		return false
+	}
+	due := w.step + w.rng.IntN(w.slow+1)
+	if n := len(l.queue); n > 0 {
+		due = max(due, l.queue[n-1].due)
+	}
+	f.Payload = bytes.Clone(f.Payload)
+	l.queue = append(l.queue, parcel{f, due})
+	return true
+}
+
+// Stream hands a snapshot over at once, or fails.
+func (w wire) Stream(_ context.Context, to, group uint64, header []byte, body io.WriterTo) error {
+	target := w.sim.nodes[to]
+	if l := w.link(w.self, to, false); l.blocked || target == nil || target.node == nil || w.rng.IntN(4) == 0 {
+		return errCut
+	}
+	var b bytes.Buffer
+	if _, err := body.WriteTo(&b); err != nil {
+		return err
+	}
+	w.sim.Snapshots++
+	return target.node.ReceiveSnapshot(w.self, group, header, &b)
+}
+
+// SetPeer makes the links to a peer.
+func (w wire) SetPeer(id uint64, _ string) {
+	w.link(w.self, id, false)
+	w.link(w.self, id, true)
+}
+
+// RemovePeer does nothing: a removed node is no more spoken to.
+func (w wire) RemovePeer(uint64) {}
+
+// advance delivers what is due and brings links up again.
+func (n *network) advance() {
+	n.step++
+	for _, l := range n.order {
+		to, from := n.sim.nodes[l.to], n.sim.nodes[l.from]
+		if to == nil || from == nil || to.node == nil || from.node == nil || l.blocked {
+			l.up, l.queue = false, nil
+			continue
+		}
+		if !l.up {
+			if n.rng.IntN(8) != 0 {
+				continue
+			}
+			l.up = true
+			if !l.urgent {
+				from.node.Connected(l.to)
+			}
+		}
+		for len(l.queue) > 0 && l.queue[0].due <= n.step {
+			f := l.queue[0].frame
+			l.queue = l.queue[1:]
+			if err := to.node.Receive(l.from, f); err != nil {
+				n.sim.fail("node %d refused a frame of node %d: %v", l.to, l.from, err)
+			}
+		}
+	}
+}
+
+// cut breaks a link: what is on it is lost.
+func (l *link) cut() { l.up, l.queue = false, nil }

@@ -1,0 +1,310 @@
+package simtest
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/understudy-mq/understudy/replication"
+)
+
+const (
+	tickTime  = 100 * time.Millisecond
+	turnsTick = 6 // rounds of steps in which each node may move, per tick
+)
+
+// Sim is a cluster of one group on one goroutine.
+type Sim struct {
+	rng   *rand.Rand
+	nodes map[uint64]*simNode
+	ids   []uint64
+	net   network
+	now   time.Duration
+	err   error
+	next  uint64 // the next value to submit
+
+	prints map[uint64]print // by index: what every machine must be there
+	debug  *slog.Logger
+
+	// Counters of what a run has met with, to see that it met with it.
+	Crashes, Cuts, Partitions, Snapshots, Submitted, Unregistered int
+}
+
+type print struct{ hash, node uint64 }
+
+// simNode is a node, its disk and its machine; node is nil while it is down.
+type simNode struct {
+	sim     *Sim
+	id      uint64
+	node    *replication.Manual
+	disk    *Disk
+	machine *Machine
+	peers   map[uint64]string
+	join    bool
+	speed   int // of ten rounds, in how many it moves
+
+	// The registration in force, nil for none, and all that ever were.
+	open *registration
+	all  []*registration
+}
+
+// registration is what one registration of a node submitted, in order.
+type registration struct {
+	node   uint64
+	values []uint64
+}
+
+// New makes a cluster of n voters, moved by a seed.
+func New(seed uint64, n int) *Sim {
+	s := &Sim{
+		rng: rand.New(rand.NewPCG(seed, 0x5eed)), nodes: map[uint64]*simNode{}, prints: map[uint64]print{},
+		debug: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	if os.Getenv("REPLICATION_LOG") != "" {
+		s.debug = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	s.net = network{rng: s.rng, links: map[[3]uint64]*link{}, slow: 3, sim: s}
+	peers := map[uint64]string{}
+	for i := range n {
+		peers[uint64(i+1)] = fmt.Sprintf("node%d", i+1)
+	}
+	for i := range n {
+		s.add(uint64(i+1), peers, false)
+	}
+	return s
+}
+
+func (s *Sim) add(id uint64, peers map[uint64]string, join bool) *simNode {
+	n := &simNode{sim: s, id: id, disk: new(Disk), machine: NewMachine(), peers: peers, join: join, speed: 10}
+	s.nodes[id] = n
+	s.ids = append(s.ids, id)
+	n.start()
+	return n
+}
+
+func (s *Sim) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (n *simNode) start() {
+	s := n.sim
+	o := replication.Options{
+		NodeID: n.id, Dir: "-", Listen: "-", Peers: n.peers, Join: n.join, Groups: []uint64{0}, Codec: Codec(),
+		Machines:         map[uint64]replication.Machine{0: n.machine},
+		FollowerLagBytes: 2048, TickInterval: tickTime,
+		Logger: s.debug.With("node", n.id),
+		Fatal:  func(err error) { s.fail("node %d: %v", n.id, err) },
+		Wall:   func() time.Time { return time.UnixMilli(1_700_000_000_000).Add(s.now) },
+		Observer: replication.Observer{
+			Registered: func(uint64, uint64) {
+				n.open = &registration{node: n.id}
+				n.all = append(n.all, n.open)
+			},
+			Unregistered: func(uint64, string) { n.open = nil; s.Unregistered++ },
+		},
+	}
+	n.disk.Immediate = true
+	node, err := replication.StartManual(o, map[uint64]replication.GroupLog{0: n.disk}, wire{&s.net, n.id}, func() time.Duration { return s.now })
+	n.disk.Immediate = false
+	if err != nil {
+		s.fail("start node %d: %v", n.id, err)
+		return
+	}
+	n.node = node
+}
+
+// crash stops a node at once; of its unsynced writes some stay.
+func (n *simNode) crash() {
+	n.sim.Crashes++
+	n.node, n.open = nil, nil
+	n.disk.Crash(n.sim.rng.IntN(n.disk.Unsynced() + 1))
+	n.machine.Crash()
+}
+
+func (n *simNode) submit() {
+	if n.open == nil {
+		return
+	}
+	s := n.sim
+	s.next++
+	if err := n.node.Group(0).Submit(Value(s.next), 1); err != nil {
+		s.fail("node %d is registered but submits with %v", n.id, err)
+		return
+	}
+	n.open.values = append(n.open.values, s.next)
+	s.Submitted++
+}
+
+// move lets a node do something: a turn, some applying, a sync.
+func (n *simNode) move() {
+	n.node.Turn(0)
+	if n.sim.rng.IntN(2) == 0 {
+		n.disk.Sync()
+	}
+	if n.sim.rng.IntN(3) > 0 {
+		n.node.Apply(0)
+		n.look()
+	}
+}
+
+// look compares the machine with what others were at the same entry.
+func (n *simNode) look() {
+	index, _ := n.machine.Applied()
+	hash := n.machine.Fingerprint()
+	if p, ok := n.sim.prints[index]; ok && p.hash != hash {
+		n.sim.fail("nodes %d and %d differ at entry %d", p.node, n.id, index)
+	}
+	n.sim.prints[index] = print{hash, n.id}
+}
+
+// tick lets one tick's time pass, submitting values with odds of one in quiet per node and round.
+func (s *Sim) tick(quiet int) {
+	s.now += tickTime
+	for _, id := range s.ids {
+		if n := s.nodes[id]; n.node != nil {
+			n.node.Tick()
+		}
+	}
+	for range turnsTick {
+		s.net.advance()
+		for _, i := range s.rng.Perm(len(s.ids)) {
+			n := s.nodes[s.ids[i]]
+			if n.node == nil || s.rng.IntN(10) >= n.speed {
+				continue
+			}
+			if quiet > 0 && s.rng.IntN(quiet) == 0 {
+				for range 1 + s.rng.IntN(3) {
+					n.submit()
+				}
+			}
+			n.move()
+		}
+	}
+}
+
+// Run lets the cluster live through ticks of trouble, then heals it and checks. The error says what is wrong.
+func (s *Sim) Run(ticks int) error {
+	s.settle(300)
+	for range ticks {
+		if s.err != nil {
+			return s.err
+		}
+		s.trouble()
+		s.tick(3)
+	}
+	s.heal()
+	s.settle(1500)
+	if s.err != nil {
+		return s.err
+	}
+	return s.check()
+}
+
+// trouble brings about faults, and ends some.
+func (s *Sim) trouble() {
+	n := s.nodes[s.ids[s.rng.IntN(len(s.ids))]]
+	switch s.rng.IntN(60) {
+	case 0:
+		if n.node != nil {
+			n.crash()
+		}
+	case 1, 2, 3:
+		if n.node == nil {
+			n.start()
+		}
+	case 4, 5:
+		l := s.net.order[s.rng.IntN(len(s.net.order))]
+		l.cut()
+		s.Cuts++
+	case 6:
+		s.partition(n.id)
+	case 7, 8, 9:
+		for _, l := range s.net.order {
+			l.blocked = false
+		}
+	case 10, 11, 12, 13:
+		if n.node != nil {
+			n.machine.Checkpoint(func(error) {})
+			n.node.Truncate(0)
+		}
+	case 14:
+		n.speed = 1 + s.rng.IntN(10)
+	case 15:
+		if n.node != nil {
+			n.node.Change(0, replication.Transfer, s.ids[s.rng.IntN(len(s.ids))], "", func(error) {})
+		}
+	case 16:
+		s.net.slow = 1 + s.rng.IntN(12)
+	}
+}
+
+// partition cuts a node off from the others: both ways, or one way only.
+func (s *Sim) partition(id uint64) {
+	s.Partitions++
+	ways := 1 + s.rng.IntN(3)
+	for _, l := range s.net.order {
+		l.blocked = l.from == id && ways&1 != 0 || l.to == id && ways&2 != 0
+	}
+}
+
+func (s *Sim) heal() {
+	s.net.slow = 2
+	for _, l := range s.net.order {
+		l.blocked = false
+	}
+	for _, id := range s.ids {
+		n := s.nodes[id]
+		n.speed = 10
+		if n.node == nil {
+			n.start()
+		}
+	}
+}
+
+// settle lets time pass until all nodes are registered and have applied the same, with nothing under way.
+func (s *Sim) settle(ticks int) {
+	for range ticks {
+		s.tick(0)
+		if s.err != nil || s.settled() {
+			return
+		}
+	}
+	s.fail("the cluster does not settle: %s", s.describe())
+}
+
+func (s *Sim) settled() bool {
+	first := s.nodes[s.ids[0]]
+	at, _ := first.machine.Applied()
+	for _, id := range s.ids {
+		n := s.nodes[id]
+		if i, _ := n.machine.Applied(); i != at || n.open == nil {
+			return false
+		}
+		if last, _ := n.disk.LastIndex(); last != at {
+			return false
+		}
+		applied := first.machine.Values()
+		if k := len(n.open.values); k > 0 && !slices.Contains(applied, n.open.values[k-1]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Sim) describe() string {
+	out := ""
+	for _, id := range s.ids {
+		n := s.nodes[id]
+		i, _ := n.machine.Applied()
+		last, _ := n.disk.LastIndex()
+		st := n.node.Group(0).Status()
+		out += fmt.Sprintf("[node %d: %s of leader %d term %d, applied %d of %d, registered %v] ", id, st.Role, st.Leader, st.Term, i, last, n.open != nil) + n.node.Group(0).Debug()
+	}
+	return out
+}
