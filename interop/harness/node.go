@@ -161,8 +161,10 @@ func (n *Node) Pause() error { return n.signal(syscall.SIGSTOP) }
 // Resume undoes Pause.
 func (n *Node) Resume() error { return n.signal(syscall.SIGCONT) }
 
-// Start starts a node that was killed or has ended, with its data and ports.
-func (n *Node) Start() error {
+// Start starts a spare node or one that was killed or has ended, with its data and ports. Further arguments of serve
+// hold for later starts too.
+func (n *Node) Start(args ...string) error {
+	n.argv = append(n.argv, args...)
 	if !n.Running() && n.Pid() != 0 {
 		_, _ = n.wait(context.Background())
 	}

@@ -1,0 +1,64 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-mq/understudy/interop/checker"
+	"github.com/understudy-mq/understudy/interop/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+
+func TestALoadGoesOnOverAKilledNodeAndItsHistoryIsGood(t *testing.T) {
+	node := harness.Start(t, harness.Options{}).Node(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	l, err := Start(ctx, Options{URLs: []string{node.URL()}, Rate: 500, Seed: 1, Queues: []Queue{{"one", 2, 1}, {"two", 1, 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Stop()
+	confirmed(t, l, 300)
+	node.Kill9()
+	if err := node.Start(); err != nil {
+		t.Fatal(err)
+	}
+	confirmed(t, l, 300)
+	if l.Breaks() == 0 {
+		t.Error("no connection is said to have broken")
+	}
+	l.StopProducers()
+	if err := l.WaitEmpty(ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.StopConsumers()
+	if err := l.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	report := checker.Check(l.History, l.Single)
+	t.Log(report)
+	if !report.OK() || report.Confirmed < 600 {
+		t.Error(strings.Join(report.Examples, "\n"))
+	}
+	if err := l.Delete(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func confirmed(t *testing.T, l *Load, n int64) {
+	t.Helper()
+	was := l.History.Confirmed()
+	if err := harness.Await(time.Minute, func(context.Context) error {
+		if now := l.History.Confirmed() - was; now < n {
+			return fmt.Errorf("%d of %d confirmed", now, n)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
