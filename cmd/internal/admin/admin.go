@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
@@ -47,7 +48,7 @@ type Connections interface {
 }
 
 // Login answers who a caller is. The error's text goes to the log, never to the caller.
-type Login func(user, password string, loopback bool) (api.Whoami, error)
+type Login func(user, password string, peer net.Addr) (api.Whoami, error)
 
 // Options configure a Handler.
 type Options struct {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 )
@@ -21,7 +22,7 @@ func (h *Handler) authenticated(next http.HandlerFunc) http.Handler {
 			unauthorized(w, "Login failed")
 			return
 		}
-		caller, err := h.o.Login(user, password, isLoopback(r))
+		caller, err := h.o.Login(user, password, peerOf(r))
 		if err != nil {
 			h.o.Logger.Warn("admin login refused", "user", user, "from", r.RemoteAddr, "error", err)
 			unauthorized(w, "Login failed")
@@ -60,6 +61,15 @@ func jsonOrEmpty(r *http.Request) bool {
 func unauthorized(w http.ResponseWriter, reason string) {
 	w.Header().Set("WWW-Authenticate", `Basic realm="Understudy"`)
 	fail(w, http.StatusUnauthorized, "not_authorized", reason)
+}
+
+// peerOf is the caller's address.
+func peerOf(r *http.Request) net.Addr {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return nil
+	}
+	return net.TCPAddrFromAddrPort(at)
 }
 
 // isLoopback says whether the caller is on this machine.

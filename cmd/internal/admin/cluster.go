@@ -10,15 +10,15 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 )
 
-// compatibleVersion is the RabbitMQ version whose API this one keeps to; tools look at it to choose their calls.
-const compatibleVersion = "3.13.7"
+// CompatibleVersion is the RabbitMQ version whose API this one keeps to; tools look at it to choose their calls.
+const CompatibleVersion = "3.13.7"
 
 func (h *Handler) overview(w http.ResponseWriter, _ *http.Request) {
 	o := api.Overview{
-		ManagementVersion: compatibleVersion,
+		ManagementVersion: CompatibleVersion,
 		ProductName:       "Understudy",
 		ProductVersion:    h.o.Version,
-		RabbitMQVersion:   compatibleVersion,
+		RabbitMQVersion:   CompatibleVersion,
 		ClusterName:       h.o.Cluster.Cluster().ID,
 		Node:              h.o.Cluster.Name(),
 		MessageStats:      map[string]any{},

@@ -94,6 +94,7 @@ type Queue struct {
 	MessagesReady          uint64         `json:"messages_ready"`
 	MessagesUnacknowledged uint64         `json:"messages_unacknowledged"`
 	Consumers              int            `json:"consumers"`
+	MessageBytesReady      uint64         `json:"message_bytes_ready"` // of the ready messages as they are kept
 }
 
 // Exchange is one row of /api/exchanges.
@@ -149,6 +150,7 @@ type ChannelRef struct {
 // Connection is one row of /api/connections: those of the answering node.
 type Connection struct {
 	Name             string         `json:"name"`
+	UserProvidedName string         `json:"user_provided_name,omitempty"`
 	Node             string         `json:"node"`
 	User             string         `json:"user"`
 	Vhost            string         `json:"vhost"`
@@ -160,6 +162,11 @@ type Connection struct {
 	Host             string         `json:"host"`
 	Port             int            `json:"port"`
 	Channels         int            `json:"channels"`
+	ChannelMax       uint16         `json:"channel_max"`
+	FrameMax         uint32         `json:"frame_max"`
+	TimeoutSeconds   int64          `json:"timeout"` // heartbeat, 0 for none
+	ReceivedBytes    uint64         `json:"recv_oct"`
+	SentBytes        uint64         `json:"send_oct"`
 	ConnectedAt      int64          `json:"connected_at"` // Unix ms
 	ClientProperties map[string]any `json:"client_properties"`
 }
@@ -172,13 +179,15 @@ type Whoami struct {
 
 // Cluster is /api/cluster.
 type Cluster struct {
-	ID      string   `json:"id"`
-	Node    uint64   `json:"node"` // the answering one
-	Groups  int      `json:"groups"`
-	Ready   bool     `json:"ready"`
-	Reason  string   `json:"reason,omitempty"` // why it is not
-	Version string   `json:"version"`
-	Members []Member `json:"members"`
+	ID     string `json:"id"`
+	Node   uint64 `json:"node"` // the answering one
+	Groups int    `json:"groups"`
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"` // why it is not
+	// ReadOnly says why the node writes nothing at present (a full disk).
+	ReadOnly string   `json:"read_only,omitempty"`
+	Version  string   `json:"version"`
+	Members  []Member `json:"members"`
 }
 
 // Member is one node of the cluster.

@@ -16,7 +16,7 @@ const folderFormat = 1
 const (
 	lockFile     = "lock"
 	identityFile = "node.json"
-	logDir       = "log"
+	LogDir       = "log"
 	storeDir     = "store"
 )
 
@@ -85,7 +85,7 @@ func (f *Folder) read() error {
 // refuseForeign guards a log or a store whose identity was lost: taking them for nobody's would let a second node vote
 // with them.
 func (f *Folder) refuseForeign() error {
-	for _, name := range []string{logDir, storeDir} {
+	for _, name := range []string{LogDir, storeDir} {
 		if _, err := os.Stat(filepath.Join(f.path, name)); err == nil {
 			return fmt.Errorf("data folder %s has a %s but no %s: restore that file, or use an empty --data", f.path, name, identityFile)
 		}

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -68,7 +67,7 @@ func (n *Node) learn() error {
 // come twice.
 func (n *Node) propose() bool {
 	group, cmd := uint64(systemGroup), entry.Command(&entry.ClusterInit{ID: uuid.NewString()})
-	if *n.clusterID.Load() != "" && n.knowsCluster() {
+	if n.knowsCluster() {
 		group, cmd = firstVhostGroup, &entry.VhostCreate{ID: uuid.NewString(), Name: firstVhost}
 	}
 	g := n.raft.Group(group)
@@ -103,9 +102,4 @@ func codec() replication.Codec {
 		LeaderUp: func(node, term uint64) []byte { return entry.Append(nil, &entry.LeaderUp{Node: node, Term: term}) },
 		Tick:     func() []byte { return entry.Append(nil, &entry.Tick{}) },
 	}
-}
-
-// String names the node in log lines.
-func (n *Node) String() string {
-	return fmt.Sprintf("node %d of cluster %s", n.cfg.NodeID, *n.clusterID.Load())
 }

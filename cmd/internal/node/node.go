@@ -15,12 +15,14 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/understudy-mq/understudy/amqp"
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 	"github.com/understudy-mq/understudy/cmd/internal/telemetry"
 	"github.com/understudy-mq/understudy/core/store"
 	"github.com/understudy-mq/understudy/replication"
 	"github.com/understudy-mq/understudy/session"
+	"github.com/understudy-mq/understudy/session/auth"
 )
 
 // systemGroup is the group of what belongs to the whole cluster; data groups are 1 to N.
@@ -57,7 +59,9 @@ type Node struct {
 	broker *session.Broker
 
 	listeners []listener
-	clients   clients
+	clients   *amqp.Server
+	clientTLS *tls.Config
+	logins    *auth.Authenticator
 	admin     *http.Server
 
 	registered registrations
@@ -128,6 +132,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
 		registered: registrations{in: map[uint64]bool{}},
+		logins:     auth.New(auth.Options{Users: auth.DefaultUsers(o.Config.DefaultUser, o.Config.DefaultPass)}),
 	}
 	if err := n.start(ctx); err != nil {
 		return nil, errors.Join(err, n.release())
@@ -143,6 +148,9 @@ func (n *Node) start(ctx context.Context) error {
 		return err
 	}
 	if err := n.openStore(); err != nil {
+		return err
+	}
+	if err := n.openClients(); err != nil {
 		return err
 	}
 	if err := n.startRaft(); err != nil {
@@ -224,7 +232,7 @@ func (n *Node) startRaft() error {
 	}
 	n.raft, err = replication.Start(replication.Options{
 		NodeID:    n.cfg.NodeID,
-		Dir:       filepath.Join(n.cfg.Data, logDir),
+		Dir:       filepath.Join(n.cfg.Data, LogDir),
 		FS:        vfs.Default,
 		Listen:    n.cfg.Peer,
 		Peers:     peers,
@@ -233,7 +241,7 @@ func (n *Node) startRaft() error {
 		Machines:  machines,
 		Codec:     codec(),
 		Observer:  n.observer(),
-		ClusterID: func() string { return *n.clusterID.Load() },
+		ClusterID: n.ClusterID,
 		PeerTLS:   peerTLS,
 		Logger:    n.log,
 		Fatal:     n.o.Fatal,
@@ -258,19 +266,14 @@ func (n *Node) peerTLS() (*tls.Config, error) {
 func (n *Node) observer() replication.Observer {
 	return replication.Observer{
 		Registered: func(group, incarnation uint64) {
-			n.log.Info("registered", "group", group, "incarnation", incarnation)
 			n.broker.Registered(group, incarnation)
 			n.registered.set(group, true)
 		},
 		Unregistered: func(group uint64, reason string) {
-			n.log.Warn("registration lost", "group", group, "reason", reason)
 			n.registered.set(group, false)
 			n.broker.Unregistered(group, reason)
 		},
-		Leader: func(group, leader, term uint64) {
-			n.log.Info("leader", "group", group, "leader", leader, "term", term)
-			n.metrics.LeaderChanged()
-		},
+		Leader: func(_, _, _ uint64) { n.metrics.LeaderChanged() },
 		Synced: n.metrics.Synced,
 	}
 }
@@ -300,13 +303,20 @@ func (n *Node) vhostHome(vhost string) (uint64, bool) {
 // listener is an open port.
 type listener struct {
 	net.Listener
-	protocol string // as RabbitMQ names it: amqp, amqp/ssl, http
+	protocol string
 }
+
+// The protocols of listeners, as RabbitMQ names them.
+const (
+	protocolAMQP  = "amqp"
+	protocolAMQPS = "amqp/ssl"
+	protocolHTTP  = "http"
+)
 
 // listen opens the ports, so that one in use stops the start; they are served later.
 func (n *Node) listen() error {
 	for _, l := range []struct{ protocol, address string }{
-		{"amqp", n.cfg.AMQP}, {"amqp/ssl", n.cfg.AMQPS}, {"http", n.cfg.Admin},
+		{protocolAMQP, n.cfg.AMQP}, {protocolAMQPS, n.cfg.AMQPS}, {protocolHTTP, n.cfg.Admin},
 	} {
 		if l.address == "" {
 			continue
@@ -323,5 +333,6 @@ func (n *Node) listen() error {
 // adminTimeouts bound what a slow or silent caller can hold.
 const (
 	adminHeaderTimeout = 10 * time.Second
+	adminReadTimeout   = 30 * time.Second
 	adminIdleTimeout   = 2 * time.Minute
 )

@@ -4,26 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Stop drains the node: it is no longer ready, its clients are closed with 320 and resume elsewhere, leadership moves to
 // other nodes, and what is in memory is written. It ends with ctx at the latest, saying what was not done by then.
 func (n *Node) Stop(ctx context.Context) error {
 	n.draining.Store(true)
-	n.log.Info("stopping", "clients", len(n.Connections()))
-	n.clients.drain(ctx, "node is being stopped")
+	n.log.Info("stopping", "clients", len(n.clients.Connections()))
+	n.closeClients(ctx)
 	done := make(chan error, 1)
 	go func() {
 		err := n.raft.Stop(ctx)
 		n.stop()
+		err = errors.Join(err, n.admin.Close())
 		n.background.Wait()
-		done <- errors.Join(err, n.admin.Close(), n.release())
+		done <- errors.Join(err, n.release())
 	}()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("the stop is not complete: %w", ctx.Err())
+	}
+}
+
+// closeClients leaves half of the time to what comes after it.
+func (n *Node) closeClients(ctx context.Context) {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
+	if err := n.clients.Close(ctx, "node is being stopped"); err != nil {
+		n.log.Warn("clients", "error", err)
 	}
 }
 

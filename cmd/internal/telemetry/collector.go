@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ type row struct {
 type reading struct {
 	messages Messages
 	totals   Totals
+	log      Log
 }
 
 type groupRow struct {
@@ -59,7 +61,7 @@ func newCollector(id Identity, s Sources) *collector {
 	c.build = prometheus.NewDesc("rabbitmq_build_info", "Versions.",
 		[]string{"rabbitmq_version", "product_name", "product_version"}, nil)
 	c.ready = prometheus.NewDesc("understudy_ready", "1 if clients are served.", nil, nil)
-	c.rows = append(totalRows(), messageRows()...)
+	c.rows = slices.Concat(totalRows(), messageRows(), logRows())
 	c.groups = groupRows()
 	c.process = c.processRows()
 	return c
@@ -87,7 +89,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.identity, prometheus.GaugeValue, 1, c.id.Node, cluster, "prometheus")
 	ch <- prometheus.MustNewConstMetric(c.build, prometheus.GaugeValue, 1, c.id.RabbitMQ, "Understudy", c.id.Version)
 	ch <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, truth(c.sources.Ready()))
-	now := reading{c.sources.Messages(), c.sources.Totals()}
+	now := reading{c.sources.Messages(), c.sources.Totals(), c.sources.Log()}
 	for _, r := range c.rows {
 		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(&now))
 	}
@@ -148,6 +150,21 @@ func messageRows() []row {
 			prometheus.CounterValue, func(r *reading) float64 { return float64(r.messages.Nacked) }},
 		{prometheus.NewDesc("understudy_sessions_attached_total", "Sessions attached.", nil, nil), prometheus.CounterValue,
 			func(r *reading) float64 { return float64(r.messages.SessionsAttached) }},
+	}
+}
+
+func logRows() []row {
+	read := func(name, help string, kind prometheus.ValueType, value func(*Log) float64) row {
+		return row{prometheus.NewDesc("understudy_log_"+name, help, nil, nil), kind,
+			func(r *reading) float64 { return value(&r.log) }}
+	}
+	count, gauge := prometheus.CounterValue, prometheus.GaugeValue
+	return []row{
+		read("written_bytes_total", "Bytes written to the log.", count, func(l *Log) float64 { return float64(l.Bytes) }),
+		read("writes_total", "Writes to the log.", count, func(l *Log) float64 { return float64(l.Writes) }),
+		read("syncs_total", "fdatasyncs of the log.", count, func(l *Log) float64 { return float64(l.Syncs) }),
+		read("segments", "Segments of the log.", gauge, func(l *Log) float64 { return float64(l.Segments) }),
+		read("bytes", "Size of the log's segments.", gauge, func(l *Log) float64 { return float64(l.SegmentBytes) }),
 	}
 }
 

@@ -37,21 +37,31 @@ type Group struct {
 	Stopped                                    bool
 }
 
+// Log counts what the log has done since the start, and its size now.
+type Log struct {
+	Bytes, Writes, Syncs uint64
+	Segments             int
+	SegmentBytes         int64
+}
+
 // Sources answer the numbers of the moment; none may block.
 type Sources struct {
 	Messages  func() Messages
 	Totals    func() Totals
 	Groups    func() []Group
+	Log       func() Log
 	ClusterID func() string
 	Ready     func() bool
 }
 
 // Metrics are a node's metrics.
 type Metrics struct {
-	registry *prometheus.Registry
-	fsync    prometheus.Histogram
-	leaders  prometheus.Counter
-	logger   *slog.Logger
+	registry                   *prometheus.Registry
+	fsync                      prometheus.Histogram
+	leaders                    prometheus.Counter
+	checkpoint                 prometheus.Histogram
+	checkpointBytes, evacuated prometheus.Counter
+	logger                     *slog.Logger
 }
 
 // NewMetrics makes the metrics that are counted by calls; Watch adds those that are read from the node.
@@ -67,15 +77,37 @@ func NewMetrics(logger *slog.Logger) *Metrics {
 			Name: "understudy_leader_changes_total",
 			Help: "Leader changes that this node has seen, all groups together.",
 		}),
+		checkpoint: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "understudy_checkpoint_seconds",
+			Help:    "Time until a checkpoint of a group's state was on disk.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
+		}),
+		checkpointBytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "understudy_checkpoint_bytes_total",
+			Help: "Changes written by checkpoints.",
+		}),
+		evacuated: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "understudy_log_evacuated_bytes_total",
+			Help: "Message contents moved out of the log, so that its segments could go.",
+		}),
 		logger: logger,
 	}
-	m.registry.MustRegister(m.fsync, m.leaders, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.fsync, m.leaders, m.checkpoint, m.checkpointBytes, m.evacuated, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
 // Synced notes an fsync of the log that took seconds.
 func (m *Metrics) Synced(seconds float64) { m.fsync.Observe(seconds) }
+
+// Checkpoint notes a checkpoint of a group's state.
+func (m *Metrics) Checkpoint(_ uint64, bytes int, seconds float64) {
+	m.checkpoint.Observe(seconds)
+	m.checkpointBytes.Add(float64(bytes))
+}
+
+// Evacuated notes message contents that were moved out of the log.
+func (m *Metrics) Evacuated(_ uint64, _ int, bytes int64) { m.evacuated.Add(float64(bytes)) }
 
 // LeaderChanged notes that a group has another leader.
 func (m *Metrics) LeaderChanged() { m.leaders.Inc() }

@@ -1,0 +1,118 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strconv"
+
+	"github.com/understudy-mq/understudy/amqp"
+	"github.com/understudy-mq/understudy/amqp/v091"
+	"github.com/understudy-mq/understudy/cmd/internal/admin"
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/certs"
+)
+
+// openClients makes the AMQP server; its listeners are served once the node is ready.
+func (n *Node) openClients() error {
+	if n.cfg.AMQPS != "" {
+		var err error
+		files := certs.Files{Cert: n.cfg.TLSCert, Key: n.cfg.TLSKey, CA: n.cfg.TLSCA}
+		if n.clientTLS, err = certs.Server(files, n.log); err != nil {
+			return err
+		}
+	}
+	n.clients = amqp.New(amqp.Options{
+		V091: v091.Options{
+			Attach:          amqp.Sessions(n.broker),
+			Authenticate:    amqp.Logins(n.logins),
+			MaxMessageBytes: uint64(n.cfg.MaxMessageBytes),
+			Version:         n.o.Version,
+			ClusterName:     n.ClusterID,
+		},
+		Logger: n.log,
+	})
+	return nil
+}
+
+// serveClients lets AMQP clients in. Those that knocked since the start have waited for it.
+func (n *Node) serveClients() {
+	for _, l := range n.listeners {
+		var secure *tls.Config
+		switch l.protocol {
+		case protocolAMQPS:
+			secure = n.clientTLS
+		case protocolAMQP:
+		default:
+			continue
+		}
+		n.background.Go(func() {
+			if err := n.clients.Serve(context.Background(), l.Listener, secure); err != nil {
+				n.o.Fatal(err)
+			}
+		})
+	}
+}
+
+// Connections lists the node's clients.
+func (n *Node) Connections() []api.Connection {
+	infos := n.clients.Connections()
+	rows := make([]api.Connection, len(infos))
+	for i, c := range infos {
+		peerHost, peerPort := hostPort(c.Peer)
+		host, port := hostPort(c.Local)
+		rows[i] = api.Connection{
+			Name: c.Name, UserProvidedName: c.Title, Node: n.Name(), User: c.User, Vhost: c.Vhost, Protocol: c.Protocol, State: c.State,
+			PeerHost: peerHost, PeerPort: peerPort, Host: host, Port: port, Channels: c.Channels, ChannelMax: c.ChannelMax,
+			FrameMax: c.FrameMax, TimeoutSeconds: int64(c.Heartbeat.Seconds()), ConnectedAt: c.Since.UnixMilli(),
+			ReceivedBytes: c.Received, SentBytes: c.Sent,
+			SSL: n.secured(port),
+			ClientProperties: map[string]any{
+				"product": c.Client, "version": c.Version, "connection_name": c.Title,
+			},
+		}
+	}
+	return rows
+}
+
+// secured says whether the port is the one for TLS.
+func (n *Node) secured(port int) bool {
+	for _, l := range n.Listeners() {
+		if l.Protocol == protocolAMQPS && l.Port == port {
+			return true
+		}
+	}
+	return false
+}
+
+// CloseConnection closes a client's connection with 320; false if there is none of that name.
+func (n *Node) CloseConnection(name, reason string) bool {
+	return n.clients.CloseConnection(name, reason)
+}
+
+// login judges callers of the admin API, as AMQP clients are judged.
+func (n *Node) login(user, password string, peer net.Addr) (api.Whoami, error) {
+	who, err := n.logins.Authenticate(user, password, peer)
+	if err != nil {
+		return api.Whoami{}, err
+	}
+	return api.Whoami{Name: who.User, Tags: who.Tags}, nil
+}
+
+func hostPort(address string) (string, int) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address, 0
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return host, 0
+	}
+	return host, n
+}
+
+var (
+	_ admin.Connections = (*Node)(nil)
+	_ admin.Cluster     = (*Node)(nil)
+	_ admin.State       = (*Node)(nil)
+)

@@ -1,0 +1,13 @@
+// Package powerloss holds the tests of whole nodes, from the session down to the disk, in one process: under power loss at
+// any sync, and under disks that fail, fill up or come back damaged. There is nothing in it but tests and their rig.
+//
+// Guarantees: a cut leaves what a disk would: synced bytes, and of the others a share that the case names. What was
+// promised (a confirm, a synchronous reply) is noted before the cut and what was asked for after it, so whatever a node
+// that boots from the cut holds is judged against every state that it may be in, exactly. Disks of several nodes are cut
+// in one instant. A case that fails is printed as the command that runs its script again.
+//
+// Not guaranteed: that a run repeats: the seed decides the clients' scripts and the share of syncs that are cut, while the
+// interleaving of goroutines is the scheduler's. Disks are in memory; that a real one keeps what it synced is taken on trust.
+//
+// Concurrency: a cluster, its clients and its disks belong to one test; cuts are taken on whatever goroutine syncs.
+package powerloss
