@@ -2,6 +2,7 @@ package log
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -298,4 +299,26 @@ func TestCrashAtEverySyncKeepsWhatWasAcknowledged(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhatRecoveryKeepsOfAnUnsyncedWriteIsDurable(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	f := newFaults(errors.New("no sync"), errorfs.OpFileSyncData)
+	o := testOptions(t, errorfs.Wrap(mem, errorfs.InjectorFunc(f.inject)))
+	fatal := make(chan error, 1)
+	o.Fatal = func(err error) { fatal <- err }
+	l := mustOpen(t, o)
+	appendSync(t, l.Group(1), Write{Entries: testEntries(1, 1, 1, 1, 100)})
+	f.on.Store(true)
+	l.Group(1).Append(Write{Entries: testEntries(1, 2, 2, 1, 100), Sync: true}, nil)
+	<-fatal // the process ends; the system keeps what it wrote
+	mustClose(t, l)
+	f.on.Store(false)
+	l = mustOpen(t, o)
+	wantLog(t, l.Group(1), 1, 2, always(1), 100)
+	o.FS = mem.CrashClone(vfs.CrashCloneCfg{}) // then the power fails
+	mustClose(t, l)
+	l = mustOpen(t, o)
+	defer mustClose(t, l)
+	wantLog(t, l.Group(1), 1, 2, always(1), 100)
 }

@@ -195,3 +195,34 @@ func TestClosingOnAFullDiskEnds(t *testing.T) {
 		})
 	}
 }
+
+func TestLogOpensOnAFullDiskAndADropMakesRoom(t *testing.T) {
+	r := newFullRig(t, errorfs.OpCreate)
+	g := r.log.Group(1)
+	for i := range uint64(200) {
+		appendSync(t, g, Write{Entries: testEntries(1, i+1, i+1, 4, 1000)})
+	}
+	g.TruncateTo(100, 4)
+	mustFlush(t, r.log)
+	files := diskFiles(t, r.log.o.FS) // no spare file is left, and the last segment was not closed
+	mustClose(t, r.log)
+	r.on.Store(true)
+	r.log.o.FS = errorfs.Wrap(diskOf(t, files), errorfs.InjectorFunc(r.inject))
+	l := mustOpen(t, r.log.o)
+	defer mustClose(t, l)
+	g = l.Group(1)
+	done := make(chan struct{})
+	g.Append(Write{Entries: testEntries(1, 201, 201, 4, 1000), Sync: true}, func() { close(done) })
+	if err := <-r.told; !errors.Is(err, ErrFull) {
+		t.Fatalf("told %v", err)
+	}
+	g.TruncateTo(150, 4) // cannot be recorded: no segment is open
+	if err := l.Drop(2); !errors.Is(err, ErrFull) {
+		t.Fatalf("drop of a segment whose truncation is not recorded: %v", err)
+	}
+	if err := l.Drop(1); err != nil { // an older truncation allows it
+		t.Fatal(err)
+	}
+	<-done
+	wantLog(t, g, 151, 201, always(4), 1000)
+}

@@ -65,25 +65,34 @@ func Open(o Options) (*Log, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	l := &Log{o: o, groups: map[uint64]*Group{}, keeperWake: make(chan struct{}, 1),
-		stop: make(chan struct{}), stopped: make(chan struct{}), keeperDone: make(chan struct{})}
-	l.awake.L = &l.mu
-	var err error
-	if l.dir, err = makeDir(o.FS, o.Dir); err != nil {
-		return nil, err
-	}
-	if l.lock, err = o.FS.Lock(l.path(lockName)); err != nil {
-		return nil, errors.Join(fmt.Errorf("log: the folder %s is in use by another process (stop that one first): %w",
-			o.Dir, err), l.dir.Close())
-	}
-	w, err := l.recover()
+	l, w, err := load(o)
 	if err != nil {
-		return nil, errors.Join(err, l.release())
+		return nil, err
 	}
 	go w.run()
 	go l.keepSpare()
 	l.wakeKeeper()
 	return l, nil
+}
+
+// load locks and recovers the log in o.Dir; nothing runs yet.
+func load(o Options) (*Log, *writer, error) {
+	l := &Log{o: o, groups: map[uint64]*Group{}, keeperWake: make(chan struct{}, 1),
+		stop: make(chan struct{}), stopped: make(chan struct{}), keeperDone: make(chan struct{})}
+	l.awake.L = &l.mu
+	var err error
+	if l.dir, err = makeDir(o.FS, o.Dir); err != nil {
+		return nil, nil, err
+	}
+	if l.lock, err = o.FS.Lock(l.path(lockName)); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("log: the folder %s is in use by another process (stop that one first): %w",
+			o.Dir, err), l.dir.Close())
+	}
+	w, err := l.recover()
+	if err != nil {
+		return nil, nil, errors.Join(err, l.release())
+	}
+	return l, w, nil
 }
 
 // release closes the files and unlocks the folder.

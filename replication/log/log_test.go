@@ -288,3 +288,29 @@ func TestConcurrentAppendsShareSyncs(t *testing.T) {
 		t.Fatalf("%d appends cost %d syncs and %d writes", groups*each, s.Syncs, s.Writes)
 	}
 }
+
+func TestOverriddenEntryIsNotTakenForItsSuccessor(t *testing.T) {
+	gate := make(chan struct{})
+	o := testOptions(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileWriteAt && op.Offset >= headerBlock && op.Offset < 32<<10 {
+			<-gate
+		}
+		return nil
+	})))
+	o.TailBytes = 1
+	l := mustOpen(t, o)
+	defer mustClose(t, l)
+	g := l.Group(1)
+	first := make(chan struct{})
+	g.Append(Write{Entries: testEntries(1, 1, 1, 1, 100), Sync: true}, func() { close(first) })
+	gate <- struct{}{}                                          // it is being written
+	g.Append(Write{Entries: testEntries(1, 1, 1, 2, 100)}, nil) // and overridden
+	<-first
+	second := make(chan struct{})
+	g.Append(Write{Sync: true}, func() { close(second) })
+	wantLog(t, g, 1, 1, always(2), 100) // the second is not written yet
+	close(gate)
+	<-second
+	mustFlush(t, l)
+	wantLog(t, g, 1, 1, always(2), 100)
+}
