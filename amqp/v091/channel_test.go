@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
+	"github.com/understudy-mq/understudy/amqp/v091/wire/wiretest"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/session"
@@ -57,8 +58,8 @@ func TestMethodsBecomeCommands(t *testing.T) {
 		{&wire.ChannelClose{ReplyCode: 200}, "ChannelClose Channel=1 Reply=true"},
 	} {
 		g := opened(t, 1)
-		want(t, "frames back for "+show(c.in), g.in(frame(1, c.in)))
-		want(t, show(c.in), g.commands(), c.want)
+		want(t, "frames back for "+wiretest.Show(c.in), g.in(frame(1, c.in)))
+		want(t, wiretest.Show(c.in), g.commands(), c.want)
 	}
 }
 

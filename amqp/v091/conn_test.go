@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
+	"github.com/understudy-mq/understudy/amqp/v091/wire/wiretest"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/session"
@@ -66,7 +67,7 @@ func (p *peer) read() {
 			if w == 0 {
 				break
 			}
-			p.frames = append(p.frames, renderFrame(p.t, &f))
+			p.frames = append(p.frames, wiretest.Frame(&f))
 			p.at = append(p.at, time.Now())
 			buf = buf[w:]
 		}

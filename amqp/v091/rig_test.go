@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
+	"github.com/understudy-mq/understudy/amqp/v091/wire/wiretest"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
 	"github.com/understudy-mq/understudy/session"
@@ -48,15 +48,15 @@ func (f *fakeSession) forget() {
 	f.log = nil
 }
 
-func (f *fakeSession) Do(cmd entry.Addressed) { f.say("%s", show(cmd)) }
+func (f *fakeSession) Do(cmd entry.Addressed) { f.say("%s", wiretest.Show(cmd)) }
 func (f *fakeSession) Publish(channel uint16, mandatory, fragmented bool, rec *message.Record) {
 	if f.quiet {
 		return
 	}
-	f.say("Publish %d mandatory=%t fragmented=%t %q %q %q %s of %d", channel, mandatory, fragmented, rec.Exchange, rec.RoutingKey, rec.Properties, short(rec.Body), rec.BodySize)
+	f.say("Publish %d mandatory=%t fragmented=%t %q %q %q %s of %d", channel, mandatory, fragmented, rec.Exchange, rec.RoutingKey, rec.Properties, wiretest.Octets(rec.Body), rec.BodySize)
 }
 func (f *fakeSession) Fragment(channel uint16, piece []byte) {
-	f.say("Fragment %d %s", channel, short(piece))
+	f.say("Fragment %d %s", channel, wiretest.Octets(piece))
 }
 func (f *fakeSession) Settle(channel uint16, o entry.Outcome, multiple bool, first, last uint64) {
 	if f.quiet {
@@ -85,36 +85,6 @@ func (f *fakeSession) leave(how string) {
 	if f.ended == "" {
 		f.ended = how
 	}
-}
-
-func short(b []byte) string {
-	if len(b) > 40 {
-		return fmt.Sprintf("%q and %d more", b[:8], len(b)-8)
-	}
-	return fmt.Sprintf("%q", b)
-}
-
-// show renders the fields of a command or method that are not zero.
-func show(x any) string {
-	v := reflect.ValueOf(x).Elem()
-	parts := []string{v.Type().Name()}
-	var walk func(reflect.Value)
-	walk = func(v reflect.Value) {
-		for i := range v.NumField() {
-			name, f := v.Type().Field(i).Name, v.Field(i)
-			switch {
-			case f.Kind() == reflect.Struct:
-				walk(f)
-			case f.IsZero() || f.Kind() == reflect.Slice && f.Len() == 0:
-			case f.Kind() == reflect.String || f.Kind() == reflect.Slice:
-				parts = append(parts, fmt.Sprintf("%s=%q", name, f.Interface()))
-			default:
-				parts = append(parts, fmt.Sprintf("%s=%v", name, f.Interface()))
-			}
-		}
-	}
-	walk(v)
-	return fmt.Sprintf("%.4000s", strings.Join(parts, " "))
 }
 
 // rig is the endpoint's two machines without a driver, the client's frames going in on one side and the machine's
@@ -209,49 +179,13 @@ func (g *rig) frames() []string {
 		g.t.Fatal(err)
 	}
 	defer g.wrote.Reset()
-	return render(g.t, g.wrote.Bytes())
+	return wiretest.Frames(g.wrote.Bytes())
 }
 
 // commands answers what the session was told since the last time.
 func (g *rig) commands() []string {
 	defer g.session.forget()
 	return g.session.told()
-}
-
-func render(t testing.TB, b []byte) []string {
-	t.Helper()
-	var out []string
-	for len(b) > 0 {
-		var f wire.Frame
-		n, err := wire.Parse(b, 1<<30, &f)
-		if err != nil || n == 0 {
-			t.Fatalf("%d octets that are no frame: %v", len(b), err)
-		}
-		out = append(out, renderFrame(t, &f))
-		b = b[n:]
-	}
-	return out
-}
-
-func renderFrame(t testing.TB, f *wire.Frame) string {
-	switch f.Type {
-	case wire.FrameMethod:
-		id, args, _ := wire.SplitMethod(f.Payload)
-		m := wire.New(id)
-		if err := m.Decode(args); err != nil {
-			t.Fatalf("%s: %v", id, err)
-		}
-		return fmt.Sprintf("%d %s", f.Channel, show(m))
-	case wire.FrameHeader:
-		var h wire.ContentHeader
-		if err := h.Decode(f.Payload); err != nil {
-			t.Fatal(err)
-		}
-		return fmt.Sprintf("%d header %d %q", f.Channel, h.BodySize, h.Properties)
-	case wire.FrameBody:
-		return fmt.Sprintf("%d body %s", f.Channel, short(f.Payload))
-	}
-	return fmt.Sprintf("%d heartbeat", f.Channel)
 }
 
 func want(t testing.TB, what string, got []string, want ...string) {
