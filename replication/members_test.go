@@ -108,16 +108,10 @@ func TestLeaderMovesOnRequestFromAnyNode(t *testing.T) {
 }
 
 func TestFollowerTooFarBehindIsBroughtUpByASnapshot(t *testing.T) {
-	ms := cluster(t, 3)
-	for _, m := range ms {
-		<-m.reg
-		m.stop()
-	}
-	for _, m := range ms {
+	ms := cluster(t, 3, func(m *member) {
 		m.machine.Keep = false
 		m.opts.SegmentBytes, m.opts.FollowerLagBytes, m.opts.CheckpointBytes = 64<<10, 128<<10, 64<<10
-		m.start()
-	}
+	})
 	for _, m := range ms {
 		<-m.reg
 	}

@@ -156,8 +156,8 @@ func freeAddresses(t testing.TB, n int) []string {
 	return out
 }
 
-// cluster starts n first members.
-func cluster(t testing.TB, n int) map[uint64]*member {
+// cluster starts n first members, changed before they start.
+func cluster(t testing.TB, n int, changes ...func(*member)) map[uint64]*member {
 	peers := map[uint64]string{}
 	for i, a := range freeAddresses(t, n) {
 		peers[uint64(i+1)] = a
@@ -166,6 +166,9 @@ func cluster(t testing.TB, n int) map[uint64]*member {
 	for id, a := range peers {
 		m := options(t, id)
 		m.opts.Peers, m.opts.Listen = peers, a
+		for _, change := range changes {
+			change(m)
+		}
 		ms[id] = m
 	}
 	for _, m := range ms {

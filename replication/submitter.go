@@ -12,7 +12,7 @@ const (
 	batchCommands   = 4096
 	// windowBytes of a node's commands may be unapplied; then Submit blocks. It is far below raft's own limit, so that
 	// clients feel back-pressure before raft drops anything.
-	windowBytes = 32 << 20
+	windowBytes = 8 << 20
 	// bufferBytes is the largest batch buffer kept for reuse, buffersKept how many.
 	bufferBytes = 2 * batchBytes
 	buffersKept = 16

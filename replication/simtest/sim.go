@@ -304,7 +304,7 @@ func (s *Sim) describe() string {
 		i, _ := n.machine.Applied()
 		last, _ := n.disk.LastIndex()
 		st := n.node.Group(0).Status()
-		out += fmt.Sprintf("[node %d: %s of leader %d term %d, applied %d of %d, registered %v] ", id, st.Role, st.Leader, st.Term, i, last, n.open != nil) + n.node.Group(0).Debug()
+		out += fmt.Sprintf("[node %d: %s of leader %d term %d, applied %d of %d, registered %v] ", id, st.Role, st.Leader, st.Term, i, last, n.open != nil)
 	}
 	return out
 }
