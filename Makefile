@@ -1,5 +1,5 @@
-# Targets do their own set-up. They need Go, make, git and a network for packages; `make test` also fetches python3-venv
-# and strace with apt-get where they are missing.
+# Targets do their own set-up. They need Go, make, git and a network for packages; those that drive other clients fetch
+# strace and python3-venv with apt-get where they are missing.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,8 +11,7 @@ CLIENT ?=
 ONLY ?=
 RUNS ?=
 SEED ?=
-PIKA := 1.3.2
-VENV := bin/venv
+PACKAGES := $(GO) list ./...
 
 .PHONY: help
 help: ## list the targets
@@ -35,15 +34,17 @@ lint: ## format, vet and staticcheck
 
 .PHONY: check
 check: lint ## the fast loop: lint and the tests beside the code
-	$(GO) run ./cmd/internal/tidy/runtests -timeout 3m $$($(GO) list ./... | grep -v /interop)
+	$(GO) run ./cmd/internal/tidy/runtests -timeout 3m $$($(PACKAGES) | grep -v /interop)
 
+# Black-box tests run one package at a time: they share the machine's disk and two cores with the nodes that they start.
 .PHONY: test
 test: lint clients ## everything that CI runs; a skipped test fails it
-	$(GO) run ./cmd/internal/tidy/runtests -timeout 12m ./...
+	$(GO) run ./cmd/internal/tidy/runtests -timeout 6m $$($(PACKAGES) | grep -v /interop)
+	$(GO) run ./cmd/internal/tidy/runtests -timeout 8m -p 1 ./interop/...
 
 .PHONY: race
 race: ## the tests beside the code under the race detector
-	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v /interop)
+	$(GO) test -race -timeout 20m $$($(PACKAGES) | grep -v /interop)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for T (default 30s) each
@@ -54,19 +55,32 @@ fuzz: ## every fuzz target for T (default 30s) each
 	  done; \
 	done
 
+.PHONY: interop
+interop: clients ## real clients against a real node; CLIENT=amqp091go or pika for one of them
+	$(GO) test -count=1 -timeout 20m -v $(if $(CLIENT),./interop/$(CLIENT),./interop/amqp091go ./interop/pika)
+
+.PHONY: failover
+failover: clients ## three nodes under load, one fault a round; ONLY=fault RUNS=n SEED=n
+	$(GO) test ./interop/failover -count=1 -timeout 40m -v -args -long \
+	  $(if $(ONLY),-only=$(ONLY)) $(if $(RUNS),-runs=$(RUNS)) $(if $(SEED),-seed=$(SEED))
+
+.PHONY: long
+long: ## backlog, reclamation, catching up and member replacement at full size
+	$(GO) test ./interop/long -count=1 -timeout 40m -v -args -long
+
+.PHONY: bench
+bench: ## what the broker spends per message
+	$(GO) test ./interop/bench -count=1 -timeout 40m -v -args -measure
+
 # What the black-box tests need beside Go.
 .PHONY: clients
-clients: $(VENV)/pika-$(PIKA)
-	@command -v strace >/dev/null || $(MAKE) --no-print-directory apt PACKAGES=strace
-
-$(VENV)/pika-$(PIKA):
-	@python3 -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory apt PACKAGES="python3 python3-venv"
-	rm -rf $(VENV)
-	python3 -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check pika==$(PIKA)
-	touch $@
+clients:
+	@missing=; \
+	command -v strace >/dev/null || missing="$$missing strace"; \
+	python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$$missing python3 python3-venv"; \
+	if [ -n "$$missing" ]; then $(MAKE) --no-print-directory apt APT="$$missing"; fi
 
 .PHONY: apt
 apt:
 	@as=; if [ "$$(id -u)" != 0 ]; then as=sudo; fi; \
-	$$as apt-get update -q && DEBIAN_FRONTEND=noninteractive $$as apt-get install -qy --no-install-recommends $(PACKAGES)
+	$$as apt-get update -q && DEBIAN_FRONTEND=noninteractive $$as apt-get install -qy --no-install-recommends $(APT)

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-var quiet = slog.New(slog.DiscardHandler)
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // authority issues certificates for tests.
 type authority struct {
@@ -141,7 +141,7 @@ func (a *authority) client() *tls.Config {
 func TestARenewedCertificateIsUsedWithoutARestart(t *testing.T) {
 	a := newAuthority(t)
 	files, first := a.issue("server")
-	server, err := Server(files, quiet)
+	server, err := Server(files, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func touch(t *testing.T, f Files, hours int) {
 func TestAClientsCertificateOfAnotherAuthorityIsRefused(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	files, _ := a.issue("server")
-	server, err := Server(files, quiet)
+	server, err := Server(files, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestNodesProveThemselvesToTheirAuthority(t *testing.T) {
 	two, _ := a.issue("two")
 	stranger, _ := other.issue("three")
 	mutual := func(f Files) *tls.Config {
-		c, err := Mutual(f, quiet)
+		c, err := Mutual(f, quiet())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,11 +238,11 @@ func TestUnusableFilesStopTheStart(t *testing.T) {
 	noKey.Key = "/no/such/file"
 	badCA.CA = files.Key
 	for name, f := range map[string]Files{"no key": noKey, "no authority in its file": badCA} {
-		if _, err := Server(f, quiet); err == nil {
+		if _, err := Server(f, quiet()); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	if _, err := Mutual(Files{Cert: files.Cert, Key: files.Key}, quiet); err == nil {
+	if _, err := Mutual(Files{Cert: files.Cert, Key: files.Key}, quiet()); err == nil {
 		t.Error("mutual TLS without an authority was taken")
 	}
 }

@@ -30,6 +30,7 @@ type arrival struct {
 // client is an endpoint that keeps a ledger. Its command methods belong to one goroutine.
 type client struct {
 	ledger
+	ctx     context.Context
 	broker  *session.Broker
 	session *session.Session
 
@@ -39,26 +40,20 @@ type client struct {
 	closed  error
 }
 
-func newClient(b *session.Broker, owner, vhost string) *client {
-	c := &client{ledger: ledger{owner: owner, vhost: vhost}, broker: b}
+// newClient makes a client that gives up when ctx ends.
+func newClient(ctx context.Context, b *session.Broker, owner, vhost string) *client {
+	c := &client{ledger: ledger{owner: owner, vhost: vhost}, ctx: ctx, broker: b}
 	c.changed.L = &c.mu
+	context.AfterFunc(ctx, func() { c.Closed(&session.Error{Text: "the test is out of patience"}) })
 	return c
 }
 
-// endpoint is one attachment of a client: what comes late for an older one does not count.
-type endpoint struct {
-	c    *client
-	over bool // guarded by the client's mu
-}
+var _ session.Endpoint = (*client)(nil)
 
 // Events implements session.Endpoint.
-func (e *endpoint) Events(events []session.Event) {
-	c := e.c
+func (c *client) Events(events []session.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e.over {
-		return
-	}
 	for i := range events {
 		c.event(&events[i])
 	}
@@ -91,20 +86,16 @@ func (c *client) answered() {
 }
 
 // Closed implements session.Endpoint.
-func (e *endpoint) Closed(err *session.Error) {
-	c := e.c
+func (c *client) Closed(err *session.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !e.over {
-		c.closed = fmt.Errorf("%w: %s", errLeft, err.Text)
-	}
+	c.closed = fmt.Errorf("%w: %s", errLeft, err.Text)
 	c.changed.Broadcast()
 }
 
 // attach opens a session and a confirming channel. What was asked for before in another session is committed then.
-func (c *client) attach(ctx context.Context) error {
-	e := &endpoint{c: c}
-	s, err := c.broker.Attach(ctx, session.Attach{Vhost: c.vhost, User: "guest", Connection: c.owner}, e)
+func (c *client) attach() error {
+	s, err := c.broker.Attach(c.ctx, session.Attach{Vhost: c.vhost, User: "guest", Connection: c.owner}, c)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errLeft, err)
 	}
@@ -112,9 +103,6 @@ func (c *client) attach(ctx context.Context) error {
 	c.mu.Lock()
 	c.promise(len(c.asked))
 	c.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		e.Closed(&session.Error{Text: "the test has no more patience"})
-	})
 	ref := entry.Ref{Channel: channel}
 	c.call(&entry.ChannelOpen{Ref: ref})
 	return c.callAndWait(&entry.ConfirmSelect{Ref: ref})
@@ -215,9 +203,9 @@ func makeBody(id uint64, n int) []byte {
 }
 
 // leave ends the session; what is unanswered stays so.
-func (c *client) leave(over *session.Session) {
+func (c *client) leave() {
+	c.session.End()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.publishes, c.calls, c.events = nil, nil, nil
-	c.mu.Unlock()
-	over.End()
 }

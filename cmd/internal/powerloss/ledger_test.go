@@ -27,6 +27,7 @@ type change struct {
 }
 
 // contents are the messages of each queue that exists, ready or in flight, in the order of their places.
+// Exchanges and bindings are among them, empty.
 type contents map[string][]uint64
 
 func (c contents) apply(x change) {

@@ -1,7 +1,6 @@
 package powerloss
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,7 +13,6 @@ import (
 // from what it has asked for.
 type script struct {
 	*client
-	ctx    context.Context
 	rng    *rand.Rand
 	queues []string
 	fanout string // an exchange bound to the first two queues
@@ -24,8 +22,8 @@ type script struct {
 	tags   int
 }
 
-func newScript(ctx context.Context, c *client, number, seed uint64) *script {
-	s := &script{client: c, ctx: ctx, number: number, rng: rand.New(rand.NewPCG(seed, number)), now: contents{},
+func newScript(c *client, number, seed uint64) *script {
+	s := &script{client: c, number: number, rng: rand.New(rand.NewPCG(seed, number)), now: contents{},
 		fanout: fmt.Sprintf("fanout-%d", number)}
 	for i := range 3 {
 		s.queues = append(s.queues, fmt.Sprintf("queue-%d-%d", number, i))
@@ -47,12 +45,13 @@ func (s *script) run(steps int, enough func() bool) error {
 }
 
 func (s *script) begin() error {
-	if err := s.attach(s.ctx); err != nil {
+	if err := s.attach(); err != nil {
 		return err
 	}
 	for _, q := range s.queues {
 		s.declare(q)
 	}
+	s.change(change{what: declare, queues: []string{s.fanout}})
 	s.call(&entry.ExchangeDeclare{Ref: s.ref(), Name: s.fanout, Type: "fanout", Durable: true})
 	s.bind(s.queues[0])
 	s.bind(s.queues[1])
@@ -71,9 +70,13 @@ func (s *script) declare(q string) {
 	s.call(&entry.QueueDeclare{Ref: s.ref(), Name: q, Durable: true})
 }
 
+// bind is a change too: a binding is as a queue that never holds anything.
 func (s *script) bind(q string) {
+	s.change(change{what: declare, queues: []string{binding(s.fanout, q)}})
 	s.call(&entry.QueueBind{Binding: entry.Binding{Ref: s.ref(), Destination: q, Source: s.fanout}})
 }
+
+func binding(source, destination string) string { return source + " to " + destination }
 
 func (s *script) step() error {
 	q := s.queues[s.rng.IntN(len(s.queues))]
@@ -228,6 +231,6 @@ func (s *script) reattach() error {
 	if err := s.session.Flush(); err != nil {
 		return err
 	}
-	s.leave(s.session)
-	return s.attach(s.ctx)
+	s.leave()
+	return s.attach()
 }

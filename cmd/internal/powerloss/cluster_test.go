@@ -1,0 +1,139 @@
+package powerloss
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// cluster is one or three nodes in this process.
+type cluster struct {
+	t     testing.TB
+	power *power
+	disks map[uint64]*disk
+	nodes map[uint64]*node
+	size  uint64
+
+	mu        sync.Mutex
+	addresses map[uint64]string // where each listens now
+}
+
+// newCluster makes a cluster of size nodes over disks, or new disks where that is nil. Nothing runs yet.
+func newCluster(t testing.TB, size int, disks map[uint64]*vfs.MemFS) *cluster {
+	c := &cluster{t: t, power: &power{}, disks: map[uint64]*disk{}, nodes: map[uint64]*node{}, size: uint64(size),
+		addresses: map[uint64]string{}}
+	for id := range c.ids() {
+		mem := disks[id]
+		if mem == nil {
+			mem = vfs.NewCrashableMem()
+		}
+		c.disks[id] = newDisk(c.power, mem)
+	}
+	return c
+}
+
+// ids visits the nodes' ids.
+func (c *cluster) ids() func(func(uint64) bool) {
+	return func(yield func(uint64) bool) {
+		for id := uint64(1); id <= c.size; id++ {
+			if !yield(id) {
+				return
+			}
+		}
+	}
+}
+
+// start boots all nodes; whatever fails stops those that run.
+func (c *cluster) start() error {
+	for id := range c.ids() {
+		if err := c.boot(id); err != nil {
+			c.crash()
+			return fmt.Errorf("boot of node %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// boot boots a node over its disk.
+func (c *cluster) boot(id uint64) error {
+	s := settings{id: id, fs: c.disks[id].fs()}
+	if c.size > 1 {
+		s.addr, s.peers = c.address, map[uint64]string{}
+		for p := range c.ids() {
+			s.peers[p] = fmt.Sprintf("node-%d.invalid:1", p) // address says where it really is
+		}
+		s.listen = freeAddress(c.t)
+		c.mu.Lock()
+		c.addresses[id] = s.listen
+		c.mu.Unlock()
+	}
+	n, err := boot(s)
+	if err == nil {
+		c.nodes[id] = n
+	}
+	return err
+}
+
+func (c *cluster) address(id uint64) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.addresses[id]
+}
+
+// freeAddress is a loopback address that nobody listened on a moment ago.
+func freeAddress(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// form waits until every node may speak in every group and the vhosts are there.
+func (c *cluster) form() error {
+	for _, n := range c.nodes {
+		if err := n.awaitRegistered(groups...); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.nodes {
+		if err := n.makeVhosts(c.nodes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// crash ends all nodes, without ado.
+func (c *cluster) crash() {
+	var wait sync.WaitGroup
+	for _, n := range c.nodes {
+		wait.Go(n.crash)
+	}
+	wait.Wait()
+	clear(c.nodes)
+}
+
+// crashNode ends one.
+func (c *cluster) crashNode(id uint64) {
+	c.nodes[id].crash()
+	delete(c.nodes, id)
+}
+
+// failures are what Fatal was called with.
+func (c *cluster) failures() (out []error) {
+	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
+		select {
+		case err := <-c.nodes[id].failed:
+			out = append(out, fmt.Errorf("node %d: %w", id, err))
+		default:
+		}
+	}
+	return out
+}
