@@ -85,10 +85,6 @@ func (m *Machine) bind(v *vhost, b *binding, args message.Table) (Code, string) 
 	}
 	v.addBinding(b)
 	m.touch(b)
-	if !b.source.Bound {
-		b.source.Bound = true
-		m.touch(b.source)
-	}
 	return CodeOK, ""
 }
 
@@ -129,7 +125,8 @@ func (m *Machine) applyUnbind(x *entry.Binding, kind entry.Kind) {
 	m.reply(h, kind, x.NoWait)
 }
 
-// removeBinding removes a binding and puts its source on the doomed list if that was its last and it is auto-delete.
+// removeBinding removes a binding and puts its source on the doomed list if that was its last and it is
+// auto-delete: so one that never had a binding stays.
 func (m *Machine) removeBinding(v *vhost, b *binding) {
 	args, err := message.ParseTable(b.Arguments)
 	if err == nil { // it parsed when it was bound

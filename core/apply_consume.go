@@ -62,7 +62,6 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 	c := &consumer{consumerRow: consumerRow{Vhost: v.Vhost, Number: v.Consumers, Queue: q.ID, Session: h.Session,
 		Channel: h.Number, Tag: x.Tag, NoAck: x.NoAck, Exclusive: x.Exclusive, Limit: limit, Arguments: clone(x.Arguments)}}
 	m.linkConsumer(c, q, h)
-	q.Consumed = true
 	m.touch(q)
 	m.touch(c)
 	m.replyNamed(h, entry.KindConsume, x.NoWait, x.Tag, 0, 0)

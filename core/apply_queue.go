@@ -210,9 +210,10 @@ func (m *Machine) applyQueuePurge(x *entry.QueuePurge) {
 	m.replyNamed(h, entry.KindQueuePurge, x.NoWait, x.Name, n, 0)
 }
 
-// autoDelete deletes an auto-delete queue that has lost its last consumer.
+// autoDelete deletes an auto-delete queue that has lost its last consumer. It is called when one has gone: a queue that
+// never had any stays.
 func (m *Machine) autoDelete(q *queue) {
-	if q.AutoDelete && q.Consumed && len(q.consumers) == 0 && !q.gone {
+	if q.AutoDelete && len(q.consumers) == 0 && !q.gone {
 		m.deleteQueue(q)
 	}
 }

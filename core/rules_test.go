@@ -134,8 +134,9 @@ func TestEffectsAreGatheredForOneNode(t *testing.T) {
 	}
 	_, _, seq := d.Machine.Incarnation(1)
 	apply(1, 1, entry.Batch{Node: 1, Incarnation: 1, Seq: seq + 1, Commands: entry.Append(nil, &entry.ConfirmSelect{Ref: ref})})
-	apply(2, 0, entry.Batch{Node: 1, Incarnation: 1, Seq: seq + 2, Commands: entry.Append(nil, publish("x"))})
-	apply(1, 1, entry.Batch{Node: 1, Incarnation: 1, Seq: seq + 3, Commands: entry.Append(nil, publish("x"))})
+	apply(2, 0, entry.Batch{Node: 1, Incarnation: 1, Seq: seq + 2,
+		Commands: entry.Append(entry.Append(nil, publish("x")), &entry.Consume{Ref: ref, Queue: "q", Tag: "ct"})})
+	apply(1, 2, entry.Batch{Node: 1, Incarnation: 1, Seq: seq + 3, Commands: entry.Append(nil, publish("x"))})
 	apply(2, 0, entry.Batch{Node: 1, Incarnation: 1, Seq: seq + 4, Commands: entry.Append(nil, &entry.Attach{Vhost: "none"})})
 }
 

@@ -109,7 +109,6 @@ type exchangeRow struct {
 	Durable    bool
 	AutoDelete bool
 	Internal   bool
-	Bound      bool // it was the source of a binding once
 	Arguments  []byte
 }
 
@@ -132,7 +131,6 @@ func (x *exchangeRow) code(c *rowCoder) {
 	c.boolean(&x.Durable)
 	c.boolean(&x.AutoDelete)
 	c.boolean(&x.Internal)
-	c.boolean(&x.Bound)
 	c.bytes(&x.Arguments)
 }
 
@@ -172,7 +170,6 @@ type queueRow struct {
 	Durable    bool
 	AutoDelete bool
 	Generated  bool
-	Consumed   bool   // it had a consumer once
 	Owner      uint64 // session of an exclusive queue, 0 for others
 	Unacked    uint32 // deliveries in flight that await a settlement
 	Turns      uint64 // the last turn given to a consumer
@@ -209,7 +206,6 @@ func (q *queueRow) code(c *rowCoder) {
 	c.boolean(&q.Durable)
 	c.boolean(&q.AutoDelete)
 	c.boolean(&q.Generated)
-	c.boolean(&q.Consumed)
 	c.u64(&q.Owner)
 	c.u32(&q.Unacked)
 	c.u64(&q.Turns)

@@ -91,3 +91,15 @@ func TestNoAckDeliveriesAreNeverGivenBack(t *testing.T) {
 		t.Errorf("%d messages came back, %d contents alive; want none", q.Ready, d.Machine.Live(0, 1<<30))
 	}
 }
+
+func TestPiecesOfABigMessageAreBounded(t *testing.T) {
+	d := started(t)
+	piece := make([]byte, 15<<20)
+	refused := 0
+	for range 9 {
+		refused += len(only(d.Batch(1, &entry.Fragment{Ref: ref, Piece: piece}), core.EffectRefused))
+	}
+	if refused != 1 || d.Machine.Live(0, 1<<40) != 0 {
+		t.Errorf("%d refusals of 135 MiB, and %d pieces are kept; want 1 and none", refused, d.Machine.Live(0, 1<<40))
+	}
+}

@@ -1,0 +1,54 @@
+package core
+
+import (
+	"testing"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+func TestLivenessMovesWithTheLog(t *testing.T) {
+	var l liveness
+	loc := func(index uint64) uint64 { return uint64(message.NewLoc(index, 9)) }
+	for i := uint64(1); i < 5_000_000; i += 50 {
+		l.add(loc(i))
+		if i > 2000 {
+			l.remove(loc(i - 2000))
+		}
+	}
+	if cap(l.counts) > 64 {
+		t.Errorf("%d buckets are held for 2000 entries", cap(l.counts))
+	}
+}
+
+func TestModifiedDeliveriesAreCounted(t *testing.T) {
+	m := populated(t)
+	h := m.sessions[0].channels[0]
+	q := m.vhosts[0].queues[0]
+	count := func(outcome entry.Outcome) uint32 {
+		if q.list.Len() > 0 && h.flight.Len() == 0 {
+			m.waiting = append(m.waiting, q)
+			m.serve()
+		}
+		m.giveBack(h, h.LastTag, outcome)
+		m.waiting = m.waiting[:0]
+		q.waiting = false
+		var first ready.Ref
+		q.list.Each(func(r ready.Ref) {
+			if first.Number == 0 {
+				first = r
+			}
+		})
+		return first.Flags >> countShift
+	}
+	m.fx = &Effects{}
+	for _, x := range []struct {
+		outcome entry.Outcome
+		want    uint32
+	}{{entry.Modified, 1}, {entry.Released, 1}, {entry.Modified, 2}} {
+		if got := count(x.outcome); got != x.want {
+			t.Errorf("%d failed deliveries after outcome %d, want %d", got, x.outcome, x.want)
+		}
+	}
+}
