@@ -67,7 +67,7 @@ func (m *Machine) applyLeaderUp(x *entry.LeaderUp) {
 }
 
 func (m *Machine) applyClusterInit(x *entry.ClusterInit) {
-	if m.local.ClusterID == "" {
+	if m.local.ClusterID == x.Former { // both empty: the first
 		m.local.ClusterID = x.ID
 		m.touch(&m.local)
 	}

@@ -80,8 +80,10 @@ type (
 	LeaderUp struct{ Node, Term uint64 }
 	// Tick says only that time has passed: what is due happens.
 	Tick struct{}
-	// ClusterInit gives the cluster its UUID; the first one counts. A local fact of group 0.
-	ClusterInit struct{ ID string }
+	// ClusterInit gives the cluster its UUID; the first one counts. One that names the present UUID as Former replaces it:
+	// a cluster that was made anew from one survivor must not take its former members for its own. A local fact of
+	// group 0.
+	ClusterInit struct{ ID, Former string }
 	// VhostCreate makes a virtual host in this group. Repeating it does nothing.
 	VhostCreate struct{ ID, Name string }
 

@@ -37,7 +37,7 @@ func (x *NodeUp) code(c *coder)      { c.u64(&x.Node); c.u64(&x.Nonce) }
 func (x *NodeDown) code(c *coder)    { c.u64(&x.Node); c.u64(&x.Incarnation) }
 func (x *LeaderUp) code(c *coder)    { c.u64(&x.Node); c.u64(&x.Term) }
 func (x *Tick) code(*coder)          {}
-func (x *ClusterInit) code(c *coder) { c.str(&x.ID) }
+func (x *ClusterInit) code(c *coder) { c.str(&x.ID); c.str(&x.Former) }
 func (x *VhostCreate) code(c *coder) { c.str(&x.ID); c.str(&x.Name) }
 
 func (x *Attach) code(c *coder) {
