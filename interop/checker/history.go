@@ -46,6 +46,7 @@ type Delivery struct {
 	Redelivered bool
 	Malformed   bool // the body does not even hold an ID
 	At          Time
+	Requeued    bool // the consumer gave it back; it is never acknowledged
 	AckSent     bool
 	Committed   Time // when a synchronous reply behind the ack came, 0 if none did
 }
@@ -76,14 +77,23 @@ type Consumer struct {
 	Drain      bool // of the final drain, when nothing else consumes
 	Deliveries []Delivery
 	delivered  atomic.Int64
-	committed  int // deliveries up to here are known to be acknowledged
+	acked      int // deliveries up to here were acknowledged or given back
+	committed  int // deliveries up to here are known to be settled
 }
 
-// Deliver records a delivery and that its ack was sent (or not).
+// Deliver records a delivery.
 func (c *Consumer) Deliver(d Delivery) {
 	d.Consumer = c.Number
 	c.Deliveries = append(c.Deliveries, d)
 	c.delivered.Add(1)
+}
+
+// Ack records, before it is sent, an ack of every delivery so far that was not given back.
+func (c *Consumer) Ack() {
+	for ; c.acked < len(c.Deliveries); c.acked++ {
+		d := &c.Deliveries[c.acked]
+		d.AckSent = !d.Requeued
+	}
 }
 
 // Barrier records that a synchronous reply came behind all acks sent so far on this channel: they are committed.

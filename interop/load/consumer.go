@@ -11,72 +11,128 @@ import (
 	"github.com/understudy-mq/understudy/interop/checker"
 )
 
-// A consumer asks for a synchronous reply behind its acks after so many of them, or when it has been idle.
+// A consumer asks for a synchronous reply behind its acks after so many deliveries, or when it has been idle.
 const (
 	barrierEvery = 100
 	barrierIdle  = 100 * time.Millisecond
 )
 
-func (l *Load) consumeForever(ctx context.Context, queue string, rng *rand.Rand) {
-	l.visit(ctx, rng, func(node int, _ *amqp.Connection, ch *amqp.Channel) bool {
-		return l.consume(ctx, node, queue, ch)
+// One first delivery in requeueEvery is given back. Every other consumer acknowledges ackTogether deliveries at once.
+const (
+	requeueEvery = 200
+	ackTogether  = 10
+)
+
+func (l *Load) consumeForever(ctx context.Context, queue string, n int, rng *rand.Rand) {
+	every := 1
+	if n%2 == 0 {
+		every = ackTogether
+	}
+	l.visit(ctx, n, rng, func(node int, ch *amqp.Channel) bool {
+		c := consumer{load: l, node: node, queue: queue, ch: ch, rng: rng, ackEvery: every}
+		return c.run(ctx)
 	})
 }
 
-// consume takes and acknowledges deliveries until the connection breaks or ctx ends; true if there were any.
-func (l *Load) consume(ctx context.Context, node int, queue string, ch *amqp.Channel) bool {
-	if err := ch.Qos(l.Prefetch, 0, false); err != nil {
+// consumer is one basic.consume on one connection.
+type consumer struct {
+	load     *Load
+	node     int
+	queue    string
+	ch       *amqp.Channel
+	rng      *rand.Rand
+	ackEvery int
+
+	record     *checker.Consumer
+	last       amqp.Delivery // the newest that is to be acknowledged
+	toAck      int           // deliveries that are not acknowledged yet
+	sinceReply int           // deliveries since the last barrier
+}
+
+// run takes and settles deliveries until the connection breaks or ctx ends; true if there were any.
+func (c *consumer) run(ctx context.Context) bool {
+	if err := c.ch.Qos(c.load.Prefetch, 0, false); err != nil {
 		return false
 	}
-	record := l.History.Consumer(false)
-	in, err := ch.Consume(queue, "", false, false, false, false, nil)
+	c.record = c.load.History.Consumer(false)
+	in, err := c.ch.Consume(c.queue, "", false, false, false, false, nil)
 	if err != nil {
 		return false
 	}
-	// basic.qos is answered in order behind the acks; it concerns new consumers only, so nothing changes.
-	barrier := func() bool {
-		if ch.Qos(l.Prefetch, 0, false) != nil {
-			return false
-		}
-		record.Barrier(l.History.Now())
-		return true
-	}
-	open := 0
 	for {
 		select {
 		case d, ok := <-in:
 			if !ok {
-				return len(record.Deliveries) > 0
+				return len(c.record.Deliveries) > 0
 			}
-			record.Deliver(l.delivery(node, queue, d))
-			if d.Ack(false) != nil {
+			if c.take(d) != nil {
 				return true
 			}
-			if open++; open < barrierEvery {
-				continue
-			}
-			if !barrier() {
-				return true
-			}
-			open = 0
 		case <-time.After(barrierIdle):
-			if open > 0 && !barrier() {
+			if c.sinceReply > 0 && c.barrier() != nil {
 				return true
 			}
-			open = 0
 		case <-ctx.Done():
-			_ = barrier()
+			_ = c.barrier() // what is not settled by now returns to its queue
 			return true
 		}
 	}
 }
 
-// delivery is what a consumer writes down before it acknowledges: from here on the ack may have reached the broker.
+// take writes a delivery down and settles it, or lets it wait for others to be settled with.
+func (c *consumer) take(d amqp.Delivery) error {
+	seen := c.load.delivery(c.node, c.queue, d)
+	seen.Requeued = !d.Redelivered && c.rng.IntN(requeueEvery) == 0
+	c.record.Deliver(seen)
+	c.sinceReply++
+	if seen.Requeued {
+		if err := d.Nack(false, true); err != nil {
+			return err
+		}
+	} else {
+		c.last = d
+		c.toAck++
+	}
+	if c.toAck >= c.ackEvery {
+		if err := c.ack(); err != nil {
+			return err
+		}
+	}
+	if c.sinceReply >= barrierEvery {
+		return c.barrier()
+	}
+	return nil
+}
+
+// ack acknowledges what was taken and not given back.
+func (c *consumer) ack() error {
+	if c.toAck == 0 {
+		return nil
+	}
+	c.record.Ack()
+	c.toAck = 0
+	return c.last.Ack(c.ackEvery > 1)
+}
+
+// barrier waits for a reply behind all acks: basic.qos is answered in their order, and concerns new consumers only.
+func (c *consumer) barrier() error {
+	if err := c.ack(); err != nil {
+		return err
+	}
+	if err := c.ch.Qos(c.load.Prefetch, 0, false); err != nil {
+		return err
+	}
+	c.record.Barrier(c.load.History.Now())
+	c.sinceReply = 0
+	return nil
+}
+
+// delivery is what is written down of a delivery.
 func (l *Load) delivery(node int, queue string, d amqp.Delivery) checker.Delivery {
 	id, ok := checker.BodyID(d.Body)
 	return checker.Delivery{
 		ID: id, Malformed: !ok, Node: node, Queue: queue, Sum: checker.Sum(d.Body),
-		Redelivered: d.Redelivered, At: l.History.Now(), AckSent: true,
+		Redelivered: d.Redelivered, At: l.History.Now(),
 	}
 }
 
@@ -141,6 +197,7 @@ func (l *Load) drainOnce(ch *amqp.Channel) error {
 				break
 			}
 			record.Deliver(l.delivery(-1, q.Name, d))
+			record.Ack()
 			if err := d.Ack(false); err != nil {
 				return err
 			}

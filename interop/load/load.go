@@ -27,7 +27,7 @@ type Options struct {
 	Rate     int // publishes per second and producer; 0 is as fast as confirms allow
 	Window   int // unconfirmed publishes per producer, 200 if 0
 	Prefetch int // 100 if 0
-	Bytes    int // largest body, 512 if 0; one in 64 is sixteen times as big
+	Bytes    int // largest body, 512 if 0; one in 64 is sixteen times as big, one in 1,024 over 1 MiB
 	Seed     uint64
 	// Heartbeat of the connections; a dead node is noticed after three. 1 s if 0.
 	Heartbeat time.Duration
@@ -57,13 +57,13 @@ func Start(ctx context.Context, o Options) (*Load, error) {
 	for _, q := range o.Queues {
 		for range q.Consumers {
 			n++
-			rng := l.rng(n)
-			l.consuming.Go(func() { l.consumeForever(consumers, q.Name, rng) })
+			rng, n := l.rng(n), n
+			l.consuming.Go(func() { l.consumeForever(consumers, q.Name, n, rng) })
 		}
 		for range q.Producers {
 			n++
 			rec, number := l.History.Producer()
-			p := &producer{load: l, record: rec, number: number, queue: q.Name, rng: l.rng(n)}
+			p := &producer{load: l, record: rec, first: n, number: number, queue: q.Name, rng: l.rng(n)}
 			l.producing.Go(func() { p.run(producers) })
 		}
 	}
@@ -132,15 +132,15 @@ func (l *Load) dial(i int) (*amqp.Connection, *amqp.Channel, error) {
 	return conn, ch, nil
 }
 
-// visit connects to one node after the other until ctx ends, with back-off, and hands each connection to work. work
-// answers true if the connection did something; that resets the back-off.
-func (l *Load) visit(ctx context.Context, rng *rand.Rand, work func(node int, conn *amqp.Connection, ch *amqp.Channel) bool) {
+// visit connects to one node after the other until ctx ends, from the given one on and with back-off, and hands each
+// connection to work. work answers true if the connection did something; that resets the back-off.
+func (l *Load) visit(ctx context.Context, at int, rng *rand.Rand, work func(node int, ch *amqp.Channel) bool) {
 	wait := 20 * time.Millisecond
-	for at := rng.IntN(len(l.URLs)); ctx.Err() == nil; at++ {
+	for ; ctx.Err() == nil; at++ {
 		node := at % len(l.URLs)
 		conn, ch, err := l.dial(node)
 		if err == nil {
-			useful := work(node, conn, ch)
+			useful := work(node, ch)
 			_ = conn.CloseDeadline(time.Now().Add(time.Second))
 			if ctx.Err() != nil {
 				return

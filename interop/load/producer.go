@@ -20,6 +20,7 @@ const lastConfirms = 15 * time.Second
 type producer struct {
 	load   *Load
 	record *checker.Producer
+	first  int // the node to begin at
 	number int
 	queue  string
 	rng    *rand.Rand
@@ -28,7 +29,7 @@ type producer struct {
 }
 
 func (p *producer) run(ctx context.Context) {
-	p.load.visit(ctx, p.rng, func(node int, _ *amqp.Connection, ch *amqp.Channel) bool {
+	p.load.visit(ctx, p.first, p.rng, func(node int, ch *amqp.Channel) bool {
 		if err := ch.Confirm(false); err != nil {
 			return false
 		}
@@ -92,13 +93,21 @@ func (p *producer) publish(node int, ch *amqp.Channel) bool {
 	var id checker.ID
 	binary.BigEndian.PutUint64(id[:], p.rng.Uint64())
 	binary.BigEndian.PutUint64(id[8:], p.rng.Uint64())
-	size := checker.HeaderBytes + p.rng.IntN(p.load.Bytes)
-	if p.rng.IntN(64) == 0 {
-		size *= 16
-	}
-	body := checker.Body(id, p.number, p.seq, size)
+	body := checker.Body(id, p.number, p.seq, p.size())
 	p.record.Publish(checker.Attempt{
 		ID: id, Producer: p.number, Conn: p.conns, Node: node, Seq: p.seq, Queue: p.queue, Sum: checker.Sum(body), At: p.load.History.Now(),
 	})
 	return ch.PublishWithContext(context.Background(), "", p.queue, false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: body}) == nil
+}
+
+// size is small mostly; the biggest bodies travel through the cluster in several pieces.
+func (p *producer) size() int {
+	size := checker.HeaderBytes + p.rng.IntN(p.load.Bytes)
+	switch n := p.rng.IntN(1024); {
+	case n == 0:
+		return 1<<20 + p.rng.IntN(1<<20)
+	case n%64 == 0:
+		return 16 * size
+	}
+	return size
 }
