@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -10,14 +9,15 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 )
 
-// ErrNotFound says that what a call names is not there; it is answered with 404.
-var ErrNotFound = errors.New("not found")
+// Conflict is an error that does not go away by itself: the call does not fit the state of the cluster. It is answered
+// with 409 and its own text.
+type Conflict struct{ Err error }
 
-// ErrConflict says that a call does not fit the state of the cluster; it is answered with 409 and its own text.
-var ErrConflict = errors.New("conflict")
+// Unavailable is an error that may go away: the cluster cannot do it now. It is answered with 503 and its own text.
+type Unavailable struct{ Err error }
 
-// ErrUnavailable says that the cluster cannot do it now; it is answered with 503 and its own text.
-var ErrUnavailable = errors.New("unavailable")
+func (e Conflict) Error() string    { return e.Err.Error() }
+func (e Unavailable) Error() string { return e.Err.Error() }
 
 // State lists what the vhosts hold. vhost "" means all.
 type State interface {

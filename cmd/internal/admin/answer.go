@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 )
@@ -28,20 +29,21 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 }
 
 // done answers a verb: 204, or what the error stands for.
-func done(w http.ResponseWriter, r *http.Request, err error) {
+func done(w http.ResponseWriter, err error) {
 	switch {
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
-	case errors.Is(err, ErrNotFound):
-		notFound(w, r)
-	case errors.Is(err, ErrConflict):
-		fail(w, http.StatusConflict, "conflict", err.Error())
-	case errors.Is(err, ErrUnavailable):
-		fail(w, http.StatusServiceUnavailable, "unavailable", err.Error())
+	case errors.As(err, new(Unavailable)):
+		fail(w, http.StatusServiceUnavailable, "unavailable", oneLine(err))
+	case errors.As(err, new(Conflict)):
+		fail(w, http.StatusConflict, "conflict", oneLine(err))
 	default:
-		fail(w, http.StatusBadRequest, "bad_request", err.Error())
+		fail(w, http.StatusBadRequest, "bad_request", oneLine(err))
 	}
 }
+
+// oneLine keeps joined errors on the one line that a verb prints.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // decode reads a JSON body into v; false if it has answered the caller already.
 func decode(w http.ResponseWriter, r *http.Request, v any) bool {

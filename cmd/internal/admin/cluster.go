@@ -83,7 +83,7 @@ func (h *Handler) groups(w http.ResponseWriter, _ *http.Request) {
 func (h *Handler) addMember(w http.ResponseWriter, r *http.Request) {
 	var m api.NewMember
 	if decode(w, r, &m) {
-		done(w, r, h.o.Cluster.AddMember(r.Context(), m.ID, m.Address))
+		done(w, h.o.Cluster.AddMember(r.Context(), m.ID, m.Address))
 	}
 }
 
@@ -99,20 +99,20 @@ func memberID(w http.ResponseWriter, r *http.Request) (uint64, bool) {
 
 func (h *Handler) promoteMember(w http.ResponseWriter, r *http.Request) {
 	if id, ok := memberID(w, r); ok {
-		done(w, r, h.o.Cluster.PromoteMember(r.Context(), id))
+		done(w, h.o.Cluster.PromoteMember(r.Context(), id))
 	}
 }
 
 func (h *Handler) removeMember(w http.ResponseWriter, r *http.Request) {
 	if id, ok := memberID(w, r); ok {
-		done(w, r, h.o.Cluster.RemoveMember(r.Context(), id))
+		done(w, h.o.Cluster.RemoveMember(r.Context(), id))
 	}
 }
 
 func (h *Handler) transferLeader(w http.ResponseWriter, r *http.Request) {
 	var t api.Transfer
 	if decode(w, r, &t) {
-		done(w, r, h.o.Cluster.TransferLeader(r.Context(), t.Group, t.ID))
+		done(w, h.o.Cluster.TransferLeader(r.Context(), t.Group, t.ID))
 	}
 }
 

@@ -171,9 +171,9 @@ func (n *Node) change(ctx context.Context, do func(context.Context) error) error
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return fmt.Errorf("%w: %w", admin.ErrUnavailable, err)
+		return admin.Unavailable{Err: err}
 	}
-	return fmt.Errorf("%w: %w", admin.ErrConflict, err)
+	return admin.Conflict{Err: err}
 }
 
 func (n *Node) messages() telemetry.Messages {

@@ -129,6 +129,13 @@ func (f *Folder) SetClusterID(id string) error {
 	return f.write(next)
 }
 
+// replaceClusterID records that the folder's node is a cluster of its own from now on.
+func (f *Folder) replaceClusterID(id string) error {
+	next := f.identity
+	next.ClusterID, next.Joined = id, false
+	return f.write(next)
+}
+
 // write replaces the identity on disk, whole or not at all.
 func (f *Folder) write(next Identity) error {
 	b, err := json.MarshalIndent(next, "", "  ")

@@ -44,11 +44,11 @@ func (n *Node) form(ctx context.Context) {
 	}
 }
 
-// learn takes note of what the groups' states say by now. An error: the cluster's id is not the folder's.
+// learn takes note of what the groups' states say by now. An error: the cluster's id is not the folder's. A state that is
+// still catching up says nothing yet: it may hold an id that was replaced later.
 func (n *Node) learn() error {
-	var id string
-	n.states[systemGroup].View(func(m *core.Machine) { id = m.ClusterID() })
-	if id == "" {
+	id := n.presentID()
+	if _, behind := n.registered.missing([]uint64{systemGroup}); behind || id == "" {
 		return nil
 	}
 	if err := n.folder.SetClusterID(id); err != nil {
@@ -67,7 +67,7 @@ func (n *Node) learn() error {
 // come twice.
 func (n *Node) propose() bool {
 	group, cmd := uint64(systemGroup), entry.Command(&entry.ClusterInit{ID: uuid.NewString()})
-	if n.knowsCluster() {
+	if n.presentID() != "" {
 		group, cmd = firstVhostGroup, &entry.VhostCreate{ID: uuid.NewString(), Name: firstVhost}
 	}
 	g := n.raft.Group(group)
@@ -81,10 +81,10 @@ func (n *Node) propose() bool {
 	return true
 }
 
-// knowsCluster says whether the system group's state has the cluster's id.
-func (n *Node) knowsCluster() (known bool) {
-	n.states[systemGroup].View(func(m *core.Machine) { known = m.ClusterID() != "" })
-	return known
+// presentID is the cluster's id as the system group's state has it.
+func (n *Node) presentID() (id string) {
+	n.states[systemGroup].View(func(m *core.Machine) { id = m.ClusterID() })
+	return id
 }
 
 // dispatch hands effects to the broker.

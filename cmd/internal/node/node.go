@@ -128,16 +128,20 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{
+	n := newNode(o, folder)
+	if err := n.start(ctx); err != nil {
+		return nil, errors.Join(err, n.release())
+	}
+	return n, nil
+}
+
+func newNode(o Options, folder *Folder) *Node {
+	return &Node{
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
 		registered: registrations{in: map[uint64]bool{}},
 		logins:     auth.New(auth.Options{Users: auth.DefaultUsers(o.Config.DefaultUser, o.Config.DefaultPass)}),
 	}
-	if err := n.start(ctx); err != nil {
-		return nil, errors.Join(err, n.release())
-	}
-	return n, nil
 }
 
 func (n *Node) start(ctx context.Context) error {
@@ -153,7 +157,7 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.openClients(); err != nil {
 		return err
 	}
-	if err := n.startRaft(); err != nil {
+	if err := n.startRaft(n.cfg.Peer); err != nil {
 		return err
 	}
 	work, stop := context.WithCancel(context.Background())
@@ -216,8 +220,8 @@ func (n *Node) openStore() error {
 	return nil
 }
 
-// startRaft starts the groups. Their effects go to the broker from here on.
-func (n *Node) startRaft() error {
+// startRaft starts the groups, listening for peers on an address ("": nowhere). Effects go to the broker from here on.
+func (n *Node) startRaft(listen string) error {
 	peers, err := n.cfg.Members()
 	if err != nil {
 		return err
@@ -234,7 +238,7 @@ func (n *Node) startRaft() error {
 		NodeID:    n.cfg.NodeID,
 		Dir:       filepath.Join(n.cfg.Data, LogDir),
 		FS:        vfs.Default,
-		Listen:    n.cfg.Peer,
+		Listen:    listen,
 		Peers:     peers,
 		Join:      n.folder.Identity().Joined,
 		Groups:    n.groups,
