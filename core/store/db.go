@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -20,8 +20,8 @@ type Options struct {
 	// Fatal is called once, with the first failure to write: the process has to end, since what the machine believes to be
 	// on disk may not be. It may be called with Pebble's locks held: it must not call the store. nil panics.
 	Fatal func(error)
-	// NoSpace is told of writes that failed for a full disk. They are tried again until there is room, so a checkpoint
-	// is merely late. May be nil, may be called often, must not call the store.
+	// NoSpace is told of writes for which there was no room, again and again until there is some: they wait, so a
+	// checkpoint is merely late. May be nil, must not call the store.
 	NoSpace func(error)
 	Metrics Metrics
 
@@ -40,11 +40,15 @@ type Metrics struct {
 // DB is a node's store: one Pebble database for all its groups.
 type DB struct {
 	p    *pebble.DB
+	fs   vfs.FS
+	dir  string
 	o    Options
 	kind machineKind
 
-	life   sync.RWMutex // held for reading around reads from foreign goroutines, for writing by Close
-	closed bool
+	opened  atomic.Bool
+	closing chan struct{} // closed when Close begins
+	life    sync.RWMutex  // held for reading around reads from foreign goroutines, for writing by Close
+	closed  bool
 
 	mu     sync.Mutex // guards what follows
 	queue  []*job
@@ -56,9 +60,9 @@ type DB struct {
 	stop    chan struct{} // closed by Close
 	stopped chan struct{} // closed by the writer when it has ended
 
-	failOnce sync.Once
-	failed   chan struct{} // closed at the first failure
-	failure  error         // set before failed is closed
+	endOnce sync.Once
+	failed  chan struct{} // closed at the first failure
+	failure error         // set before failed is closed
 }
 
 // Open opens the store in folder dir of fs, making it if there is none.
@@ -72,14 +76,15 @@ func open(fs vfs.FS, dir string, o Options, kind machineKind) (*DB, error) {
 		o.MemTableBytes = 16 << 20
 	}
 	d := &DB{
-		o: o, kind: kind, groups: map[uint64]*Group{},
+		fs: fs, dir: dir, o: o, kind: kind, groups: map[uint64]*Group{}, closing: make(chan struct{}),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}), failed: make(chan struct{}),
 	}
-	p, err := pebble.Open(dir, d.pebbleOptions(fs))
+	p, err := pebble.Open(dir, d.pebbleOptions(vfs.OnDiskFull(fs, d.waitForRoom)))
 	if err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", dir, err)
 	}
 	d.p = p
+	d.opened.Store(true)
 	go d.write()
 	d.startCompactor()
 	return d, nil
@@ -105,6 +110,7 @@ func (d *DB) pebbleOptions(fs vfs.FS) *pebble.Options {
 // Close waits for what is being written and closes. The groups must have no snapshot open and their apply goroutines
 // must have ended. What was applied after the last checkpoint is not written.
 func (d *DB) Close() error {
+	close(d.closing)
 	d.mu.Lock()
 	groups := make([]*Group, 0, len(d.groups))
 	for _, g := range d.groups {
@@ -124,30 +130,25 @@ func (d *DB) Close() error {
 	return d.p.Close()
 }
 
-// fail makes err, if it is the first, the end of the store.
+// fail makes err, if it is the first, the end of the store and of the process.
 func (d *DB) fail(err error) {
-	d.failOnce.Do(func() {
-		d.failure = fmt.Errorf("store failed: %w", err)
-		close(d.failed)
-		if d.o.Fatal == nil {
-			panic(d.failure)
-		}
-		d.o.Fatal(d.failure)
-	})
-}
-
-// noSpacePause is how long Pebble waits between tries on a full disk: it has no back-off of its own.
-const noSpacePause = 100 * time.Millisecond
-
-func (d *DB) backgroundError(err error) {
-	if !vfs.IsNoSpaceError(err) {
-		d.fail(err)
+	if !d.end(err) {
 		return
 	}
-	if d.o.NoSpace != nil {
-		d.o.NoSpace(err)
+	if d.o.Fatal == nil {
+		panic(d.failure)
 	}
-	time.Sleep(noSpacePause)
+	d.o.Fatal(d.failure)
+}
+
+// end makes err, if it is the first, the answer to everyone who waits for the disk.
+func (d *DB) end(err error) (first bool) {
+	d.endOnce.Do(func() {
+		d.failure = fmt.Errorf("store failed: %w", err)
+		close(d.failed)
+		first = true
+	})
+	return first
 }
 
 // apply commits a batch, to be made durable by flush.

@@ -8,7 +8,7 @@
 // repeated. A row that cannot be read stops the opening of its group.
 //
 // Not guaranteed: anything after the newest checkpoint: there is no write-ahead log here, the raft log is it. A Pebble
-// failure is not survived: it goes to Options.Fatal, which ends the process.
+// failure is not survived: it goes to Options.Fatal, which ends the process. (A full disk is none: writes wait for room.)
 //
 // Concurrency: a Group's methods belong to its apply goroutine, but for Applied, Durable, Conf, Content, Stage and View,
 // which any goroutine may call. A DB may be used from any goroutine. Nothing may be used after Close.
