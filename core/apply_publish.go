@@ -26,6 +26,12 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 		return
 	}
 	m.routes = v.router.Route(m.record.Exchange, m.record.RoutingKey, m.headers, m.routes[:0])
+	if mayHaveCopies(m.record.Properties) {
+		if code, text := m.routeCopies(v); code != CodeOK {
+			m.refuse(h, entry.KindPublish, code, text)
+			return
+		}
+	}
 	v.Messages++
 	m.touch(v)
 	r := ready.Ref{Number: v.Messages, Loc: uint64(message.NewLoc(m.index, offset)), Size: uint32(len(x.Record))}

@@ -22,7 +22,8 @@ func (m *Machine) applySettle(x *entry.Settle) {
 			return
 		}
 	} else {
-		for tag := first; tag <= last || tag == first; tag++ {
+		last = max(first, last)
+		for tag := first; tag <= last; tag++ {
 			if !h.unsettled(tag) {
 				m.refuseTag(h, tag)
 				return

@@ -82,8 +82,8 @@ func (l *line) tag() uint64 {
 	return 0
 }
 
-// arguments makes a table of the values named arg:NAME. A value i32:5, i64:5, f64:5 or bool:true has that type; all
-// others are longstr.
+// arguments makes a table of the values named arg:NAME. A value i32:5, i64:5, f64:5, list:a,b or bool:true has that
+// type; all others are longstr.
 func (l *line) arguments() []byte {
 	var t message.Table
 	for _, a := range l.args {
@@ -113,6 +113,12 @@ func typedValue(text string) any {
 	case "f64":
 		f, _ := strconv.ParseFloat(value, 64)
 		return f
+	case "list":
+		var list []any
+		for _, x := range strings.Split(value, ",") {
+			list = append(list, x)
+		}
+		return list
 	case "bool":
 		return value == "true"
 	}
