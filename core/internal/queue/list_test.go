@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"runtime"
 	"slices"
 	"sort"
 	"testing"
@@ -166,4 +167,21 @@ func TestEmptyListKeepsNoMoreThanASmallChunk(t *testing.T) {
 	if kept > classes[0] || cap(l.chunks) > classes[1] {
 		t.Errorf("an empty list keeps %d references and %d chunk slots", kept, cap(l.chunks))
 	}
+}
+
+func TestReadyMessageTakesTwentyFourBytes(t *testing.T) {
+	p, l := &Pool{}, &List{}
+	const n = 1_000_000
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := uint64(1); i <= n; i++ {
+		l.Push(p, Ref{Number: i})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if each := float64(after.HeapAlloc-before.HeapAlloc) / n; each > 24.5 {
+		t.Errorf("%.1f bytes per message, want 24 and little more", each)
+	}
+	runtime.KeepAlive(l)
 }
