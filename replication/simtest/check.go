@@ -25,8 +25,11 @@ func (s *Sim) check() error {
 		}
 		place[v] = i
 	}
+	all := slices.Clone(s.gone)
 	for _, id := range s.ids {
-		n := s.nodes[id]
+		all = append(all, s.nodes[id])
+	}
+	for _, n := range all {
 		for _, r := range n.all {
 			if err := checkRegistration(r, r == n.open, place); err != nil {
 				return err

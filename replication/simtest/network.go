@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/understudy-mq/understudy/replication"
 	"github.com/understudy-mq/understudy/replication/transport"
@@ -100,7 +101,7 @@ func (w wire) RemovePeer(uint64) {}
 // advance delivers what is due and brings links up again.
 func (n *network) advance() {
 	n.step++
-	for _, l := range n.order {
+	for _, l := range slices.Clone(n.order) {
 		to, from := n.sim.nodes[l.to], n.sim.nodes[l.from]
 		if to == nil || from == nil || to.node == nil || from.node == nil || l.blocked {
 			l.up, l.queue = false, nil
@@ -111,6 +112,7 @@ func (n *network) advance() {
 				continue
 			}
 			l.up = true
+			n.link(l.to, l.from, l.urgent) // who is called knows where to answer
 			if !l.urgent {
 				from.node.Connected(l.to)
 			}

@@ -27,11 +27,19 @@ type Sim struct {
 	err   error
 	next  uint64 // the next value to submit
 
+	change struct { // of the fourth member
+		id    uint64
+		stage int
+	}
+	lastID  uint64     // of the members removed
+	gone    []*simNode // removed
+	healing bool
+
 	prints map[uint64]print // by index: what every machine must be there
 	debug  *slog.Logger
 
 	// Counters of what a run has met with, to see that it met with it.
-	Crashes, Cuts, Partitions, Snapshots, Submitted, Unregistered int
+	Crashes, Cuts, Partitions, Snapshots, Submitted, Unregistered, MemberChanges int
 }
 
 type print struct{ hash, node uint64 }
@@ -50,6 +58,8 @@ type simNode struct {
 	// The registration in force, nil for none, and all that ever were.
 	open *registration
 	all  []*registration
+	// The one that was in force when a snapshot was installed: it has to end.
+	stale *registration
 }
 
 // registration is what one registration of a node submitted, in order.
@@ -122,7 +132,7 @@ func (n *simNode) start() {
 // crash stops a node at once; of its unsynced writes some stay.
 func (n *simNode) crash() {
 	n.sim.Crashes++
-	n.node, n.open = nil, nil
+	n.node, n.open, n.stale = nil, nil, nil
 	n.disk.Crash(n.sim.rng.IntN(n.disk.Unsynced() + 1))
 	n.machine.Crash()
 }
@@ -144,11 +154,19 @@ func (n *simNode) submit() {
 // move lets a node do something: a turn, some applying, a sync.
 func (n *simNode) move() {
 	n.node.Turn(0)
+	if n.stale != nil && n.stale == n.open {
+		n.sim.fail("node %d installed a snapshot and kept its registration", n.id)
+	}
+	n.stale = nil
 	if n.sim.rng.IntN(2) == 0 {
 		n.disk.Sync()
 	}
 	if n.sim.rng.IntN(3) > 0 {
+		installed := n.machine.Installed
 		n.node.Apply(0)
+		if n.machine.Installed > installed {
+			n.stale = n.open
+		}
 		n.look()
 	}
 }
@@ -173,9 +191,9 @@ func (s *Sim) tick(quiet int) {
 	}
 	for range turnsTick {
 		s.net.advance()
-		for _, i := range s.rng.Perm(len(s.ids)) {
-			n := s.nodes[s.ids[i]]
-			if n.node == nil || s.rng.IntN(10) >= n.speed {
+		for _, id := range s.shuffled() {
+			n := s.nodes[id]
+			if n == nil || n.node == nil || s.rng.IntN(10) >= n.speed {
 				continue
 			}
 			if quiet > 0 && s.rng.IntN(quiet) == 0 {
@@ -186,6 +204,12 @@ func (s *Sim) tick(quiet int) {
 			n.move()
 		}
 	}
+}
+
+func (s *Sim) shuffled() []uint64 {
+	ids := slices.Clone(s.ids)
+	s.rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	return ids
 }
 
 // Run lets the cluster live through ticks of trouble, then heals it and checks. The error says what is wrong.
@@ -241,7 +265,54 @@ func (s *Sim) trouble() {
 		}
 	case 16:
 		s.net.slow = 1 + s.rng.IntN(12)
+	case 17, 18:
+		s.changeMembers()
+	case 19:
+		if n.node != nil { // its checkpoint is newer than the commit index that its log has on disk
+			n.node.Turn(0)
+			n.node.Apply(0)
+			n.machine.Checkpoint(func(error) {})
+			n.crash()
+		}
 	}
+}
+
+// changeMembers takes the next step in the life of a fourth member: it is made, added, promoted and removed.
+func (s *Sim) changeMembers() {
+	c := &s.change
+	if c.id == 0 {
+		c.id = max(s.lastID, 3) + 1
+		s.add(c.id, nil, true)
+	}
+	for _, id := range s.ids[:3] {
+		n := s.nodes[id]
+		if n.node == nil || n.node.Group(0).Status().Role != "leader" {
+			continue
+		}
+		stage := c.stage
+		n.node.Change(0, []replication.Verb{replication.Add, replication.Promote, replication.Remove}[stage], c.id, "somewhere", func(err error) {
+			if err == nil && s.change.stage == stage {
+				s.changed()
+			}
+		})
+		return
+	}
+}
+
+// changed: the step was taken. A removed node goes for good.
+func (s *Sim) changed() {
+	c := &s.change
+	c.stage++
+	s.MemberChanges++
+	if c.stage < 3 {
+		return
+	}
+	s.nodes[c.id].node = nil
+	s.nodes[c.id].open = nil
+	s.gone = append(s.gone, s.nodes[c.id])
+	s.ids = s.ids[:len(s.ids)-1]
+	delete(s.nodes, c.id)
+	c.id, c.stage, s.lastID = 0, 0, c.id
 }
 
 // partition cuts a node off from the others: both ways, or one way only.
@@ -265,11 +336,15 @@ func (s *Sim) heal() {
 			n.start()
 		}
 	}
+	s.healing = true
 }
 
 // settle lets time pass until all nodes are registered and have applied the same, with nothing under way.
 func (s *Sim) settle(ticks int) {
 	for range ticks {
+		if s.healing && s.change.id != 0 { // a node that is to be a member, or no more, never settles
+			s.changeMembers()
+		}
 		s.tick(0)
 		if s.err != nil || s.settled() {
 			return
