@@ -1,7 +1,9 @@
 package core_test
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/understudy-mq/understudy/core"
@@ -75,4 +77,49 @@ func benchLife(b *testing.B, exchange string, multiple bool) {
 		round()
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchBatch), "ns/message")
+}
+
+// BenchmarkLoad loads 500,000 ready messages from rows.
+func BenchmarkLoad(b *testing.B) {
+	d := started(b)
+	m := d.Machine
+	record := coretest.Record("", "q", nil, "x")
+	fx := core.Effects{}
+	for i := range uint64(1000) {
+		var commands []byte
+		for range 500 {
+			commands = entry.AppendPublish(commands, &entry.Publish{Ref: ref, Record: record})
+		}
+		_, _, seq := m.Incarnation(1)
+		if err := m.Apply(100+i, coretest.Entry(1, entry.Batch{Node: 1, Incarnation: 1, Seq: seq + 1, Commands: commands}), &fx); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var keys, values [][]byte
+	size := 0
+	m.Checkpoint(func(k, v []byte) {
+		keys, values = append(keys, slices.Clone(k)), append(values, slices.Clone(v))
+		size += len(v)
+	}, func([]byte) {})
+	order := make([]int, len(keys))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(x, y int) int { return bytes.Compare(keys[x], keys[y]) })
+	for b.Loop() {
+		n := core.New(1)
+		for _, i := range order {
+			if err := n.Load(keys[i], values[i]); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := n.Loaded(); err != nil {
+			b.Fatal(err)
+		}
+		if n.Fingerprint() != m.Fingerprint() {
+			b.Fatal("another fingerprint")
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*500_000), "ns/message")
+	b.ReportMetric(float64(size)/500_000, "bytes/message")
 }

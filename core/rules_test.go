@@ -15,7 +15,7 @@ import (
 var ref = entry.Ref{Session: 1, Epoch: 1, Channel: 1}
 
 // started makes a Driver with node 1, vhost / and session 1 with channel 1, which has declared queue q.
-func started(t *testing.T) *coretest.Driver {
+func started(t coretest.TB) *coretest.Driver {
 	d := coretest.New(t)
 	d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v1", Name: "/"})
 	d.Batch(1, &entry.Attach{Vhost: "/"})
