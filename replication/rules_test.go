@@ -1,0 +1,438 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/understudy-mq/understudy/replication/transport"
+)
+
+// sink is a network that keeps what was sent.
+type sink struct {
+	sent []transport.Frame
+	down bool
+}
+
+func (s *sink) Send(_ uint64, f transport.Frame) bool {
+	if !s.down {
+		s.sent = append(s.sent, f)
+	}
+	return !s.down
+}
+func (s *sink) Stream(context.Context, uint64, uint64, []byte, io.WriterTo) error {
+	return errors.New("no stream")
+}
+func (s *sink) SetPeer(uint64, string) {}
+func (s *sink) RemovePeer(uint64)      {}
+
+// batches are the sequence numbers of the batches sent, in order.
+func (s *sink) batches(t *testing.T) []uint64 {
+	t.Helper()
+	var out []uint64
+	for _, f := range s.sent {
+		if fw, err := decodeForward(f.Payload); err == nil && f.Kind == transport.Batch && fw.incarnation != 0 {
+			out = append(out, fw.seq)
+		}
+	}
+	s.sent = nil
+	return out
+}
+
+// bare is a group that is nothing but its routing: no raft, no log.
+func bare(self uint64) (*Group, *sink) {
+	net := &sink{}
+	o := &Options{NodeID: self, ElectionTicks: 15, TickInterval: 100 * time.Millisecond, Wall: time.Now, Codec: Codec{
+		AppendHeader: func(b []byte, _ int64) []byte { return append(b, 'h') },
+		AppendBatch: func(b []byte, node, incarnation, seq uint64, commands []byte) []byte {
+			return append(append(b, byte(node), byte(incarnation), byte(seq)), commands...)
+		},
+		LeaderUp: func(_, _ uint64) []byte { return []byte("up") },
+		NodeUp:   func(_, _ uint64) []byte { return []byte("me") },
+		NodeDown: func(node, _ uint64) []byte { return []byte{'-', byte(node)} },
+		Tick:     func() []byte { return []byte("t") },
+	}}
+	e := &env{
+		self: self, opts: o, network: net, logger: slog.New(slog.DiscardHandler),
+		mono: func() time.Duration { return 0 }, heard: func(uint64) time.Duration { return 0 },
+		peers: func(uint64, membership) {}, readOnly: func() error { return nil },
+	}
+	g := &Group{id: 1, env: e, logger: e.logger, in: newInbox()}
+	g.submits = newSubmitter(func() {})
+	g.setMembers(firstMembership(map[uint64]string{1: "a", 2: "b", 3: "c"}))
+	g.me.renew()
+	return g, net
+}
+
+// leading makes a bare group the ready leader of term 5, with node 2 registered as incarnation 7, its last batch 3.
+func leading() (*Group, *sink) {
+	g, net := bare(1)
+	g.term, g.leader = 5, 1
+	g.startLeading()
+	g.leadApplied(&report{leadTerm: 5, lanes: []lane{{node: 2, incarnation: 7, nonce: 9, seq: 3}}})
+	g.lead.control = nil
+	net.sent = nil
+	return g, net
+}
+
+func pending(g *Group) []uint64 {
+	var out []uint64
+	for _, p := range g.lead.pending {
+		out = append(out, p.seq)
+	}
+	return out
+}
+
+func TestLeaderTakesNoBatchBeforeItsLeaderUpIsApplied(t *testing.T) {
+	g, net := bare(1)
+	g.term, g.leader = 5, 1
+	g.startLeading()
+	g.leadApplied(&report{leadTerm: 4, lanes: []lane{{node: 2, incarnation: 7, nonce: 9, seq: 3}}})
+	g.takeForward(2, forward{incarnation: 7, seq: 4})
+	if len(g.lead.pending) != 0 || len(net.sent) != 0 {
+		t.Fatal("a batch was taken in on the strength of an earlier term's state")
+	}
+	g.leadApplied(&report{leadTerm: 5, lanes: []lane{{node: 2, incarnation: 7, nonce: 9, seq: 3}}})
+	if len(net.sent) != 1 || net.sent[0].Kind != transport.Expect {
+		t.Fatal("node 2 was not told what is expected of it")
+	}
+	if e, err := decodeExpectation(net.sent[0].Payload); err != nil || e != (expectation{5, 7, 4}) {
+		t.Errorf("told %+v, %v", e, err)
+	}
+	g.takeForward(2, forward{incarnation: 7, seq: 4})
+	if got := pending(g); !slices.Equal(got, []uint64{4}) {
+		t.Errorf("pending %v", got)
+	}
+}
+
+func TestLeaderTakesOnlyTheNextBatchOfANode(t *testing.T) {
+	g, net := leading()
+	for _, f := range []forward{
+		{incarnation: 7, seq: 3}, // repeated
+		{incarnation: 6, seq: 4}, // of a process that is gone
+		{incarnation: 7, seq: 6}, // a gap
+		{incarnation: 7, seq: 7}, // still the same gap
+	} {
+		g.takeForward(2, f)
+	}
+	if len(g.lead.pending) != 0 {
+		t.Fatalf("pending %v", pending(g))
+	}
+	if len(net.sent) != 1 {
+		t.Fatalf("a gap was answered %d times", len(net.sent))
+	}
+	for _, seq := range []uint64{4, 5, 5, 4, 6} {
+		g.takeForward(2, forward{incarnation: 7, seq: seq})
+	}
+	if got := pending(g); !slices.Equal(got, []uint64{4, 5, 6}) {
+		t.Errorf("pending %v", got)
+	}
+}
+
+func TestWordThatCouldNotBeSentIsSentLater(t *testing.T) {
+	g, net := leading()
+	net.down = true
+	g.tell(2)
+	net.down = false
+	g.tickLead()
+	if len(net.sent) != 1 || net.sent[0].Kind != transport.Expect {
+		t.Errorf("sent %v", net.sent)
+	}
+}
+
+// follower makes a bare group node 2, registered as incarnation 7, that has sent batches 1 to n to leader 1 in term 5.
+func follower(t *testing.T, n int) (*Group, *sink) {
+	g, net := bare(2)
+	g.term, g.leader = 5, 1
+	g.registered(&report{lanes: []lane{{node: 2, incarnation: 7, nonce: g.me.nonce}}})
+	g.expected(1, expectation{5, 7, 1})
+	for range n {
+		if err := g.submits.submit([]byte("x"), 1); err != nil {
+			t.Fatal(err)
+		}
+		g.pump()
+	}
+	return g, net
+}
+
+func TestBatchesAreSentAgainFromWhereTheLeaderSays(t *testing.T) {
+	g, net := follower(t, 4)
+	if got := net.batches(t); !slices.Equal(got, []uint64{1, 2, 3, 4}) {
+		t.Fatalf("sent %v", got)
+	}
+	g.expected(1, expectation{5, 7, 3})
+	g.pump()
+	if got := net.batches(t); !slices.Equal(got, []uint64{3, 4}) {
+		t.Errorf("after the leader's word: %v", got)
+	}
+	g.expected(1, expectation{4, 7, 1})
+	g.pump()
+	if got := net.batches(t); got != nil {
+		t.Errorf("after the word of an old leader: %v", got)
+	}
+}
+
+func TestBatchesAreSentAgainOnANewConnectionAndNeverOnATimeOut(t *testing.T) {
+	g, net := follower(t, 3)
+	net.batches(t)
+	for range 100 {
+		g.ticks++
+		g.tickRegistration()
+		g.pump()
+	}
+	if got := net.batches(t); got != nil {
+		t.Fatalf("sent again for mere time: %v", got)
+	}
+	g.peerUp(1)
+	g.pump()
+	if got := net.batches(t); !slices.Equal(got, []uint64{1, 2, 3}) {
+		t.Errorf("on a new connection: %v", got)
+	}
+}
+
+func TestBatchesWaitForTheWordOfANewLeader(t *testing.T) {
+	g, net := follower(t, 2)
+	net.batches(t)
+	g.term, g.leader, g.target = 6, 3, target{}
+	g.pump()
+	if got := net.batches(t); got != nil {
+		t.Fatalf("sent to a leader that is not ready: %v", got)
+	}
+	g.expected(3, expectation{6, 7, 2})
+	g.pump()
+	if got := net.batches(t); !slices.Equal(got, []uint64{2}) {
+		t.Errorf("to the new leader: %v", got)
+	}
+}
+
+func TestBatchThatTheTransportDropsIsSentBeforeLaterOnes(t *testing.T) {
+	g, net := follower(t, 1)
+	net.batches(t)
+	net.down = true
+	_ = g.submits.submit([]byte("x"), 1)
+	g.pump()
+	net.down = false
+	_ = g.submits.submit([]byte("x"), 1)
+	g.pump()
+	if got := net.batches(t); !slices.Equal(got, []uint64{2, 3}) {
+		t.Errorf("sent %v", got)
+	}
+}
+
+func TestNodeThatSeesAnotherNonceRegistersAnew(t *testing.T) {
+	for _, c := range []struct {
+		name, reason string
+		nonce        uint64
+	}{{"its own NodeDown", "declared down", 0}, {"another process", "another process", 42}} {
+		g, net := follower(t, 1)
+		var reason string
+		g.env.opts.Observer.Unregistered = func(_ uint64, r string) { reason = r }
+		net.sent = nil
+		nonce := g.me.nonce
+		g.registered(&report{lanes: []lane{{node: 2, incarnation: 8, nonce: c.nonce}}})
+		if !strings.Contains(reason, c.reason) {
+			t.Errorf("%s: reason %q", c.name, reason)
+		}
+		if g.me.nonce == nonce || len(g.flight) != 0 {
+			t.Errorf("%s: the old registration's nonce or batches are kept", c.name)
+		}
+		if len(net.sent) != 1 || net.sent[0].Kind != transport.Batch {
+			t.Errorf("%s: no NodeUp was sent", c.name)
+		}
+		if err := g.submits.submit([]byte("x"), 1); !errors.Is(err, ErrUnregistered) {
+			t.Errorf("%s: submit: %v", c.name, err)
+		}
+	}
+}
+
+func TestSubmitBlocksBeforeRaftWouldDropAnything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubmitter(func() {})
+		s.register(1, 0)
+		command := make([]byte, 64<<10)
+		accepted := 0
+		go func() {
+			for s.submit(command, 1) == nil {
+				accepted++
+			}
+		}()
+		synctest.Wait()
+		if want := windowBytes / len(command); accepted != want {
+			t.Errorf("%d commands accepted, want %d", accepted, want)
+		}
+		taken := s.take(nil)
+		s.applied(taken[:1], true)
+		synctest.Wait()
+		if want := (windowBytes + len(taken[0].commands)) / len(command); accepted != want {
+			t.Errorf("%d commands accepted after one batch was applied, want %d", accepted, want)
+		}
+		s.close(ErrUnregistered)
+		synctest.Wait()
+	})
+}
+
+func TestBlockedSubmitFailsWhenTheRegistrationIsLostThoughANewOneCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSubmitter(func() {})
+		s.register(1, 0)
+		_ = s.submit(make([]byte, windowBytes), 1)
+		var err error
+		go func() { err = s.submit([]byte("x"), 1) }()
+		synctest.Wait()
+		s.mu.Lock()
+		s.generation++ // a loss and a new registration before the sleeper wakes
+		s.bytes = 0
+		s.room.Broadcast()
+		s.mu.Unlock()
+		synctest.Wait()
+		if !errors.Is(err, ErrUnregistered) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestSubmitterSealsWhileFewBatchesFlyOrAtItsBounds(t *testing.T) {
+	s := newSubmitter(func() {})
+	s.register(1, 10)
+	var all []batch
+	for range batchesInFlight + 2 {
+		_ = s.submit([]byte("ab"), 1)
+		all = s.take(all)
+	}
+	if len(all) != batchesInFlight || all[0].seq != 11 {
+		t.Fatalf("%d batches taken from %d on", len(all), all[0].seq)
+	}
+	s.applied(all[:1], false)
+	if next := s.take(nil); len(next) != 1 || string(next[0].commands) != "abab" {
+		t.Errorf("what waited is not one batch: %v", next)
+	}
+	_ = s.submit([]byte("x"), batchCommands)
+	_ = s.submit(make([]byte, batchBytes), 1)
+	if next := s.take(nil); len(next) != 2 {
+		t.Errorf("%d batches at the bounds", len(next))
+	}
+}
+
+func TestStampClock(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		name string
+		run  func(c *stampClock) int64
+		want int64
+	}{
+		{"follows its own time", func(c *stampClock) int64 {
+			c.observe(1000, 0)
+			c.live = true
+			c.lead(10*s, 11_000)
+			v, _ := c.now(20*s, 21_000)
+			return v
+		}, 21_000},
+		{"approaches a wall clock ahead by one per cent", func(c *stampClock) int64 {
+			c.observe(1000, 0)
+			c.live = true
+			v, _ := c.now(100*s, 500_000)
+			return v
+		}, 102_000},
+		{"and one behind", func(c *stampClock) int64 {
+			c.observe(1_000_000, 0)
+			c.live = true
+			v, _ := c.now(100*s, 0)
+			return v
+		}, 1_099_000},
+		{"steps forward when the whole cluster was down", func(c *stampClock) int64 {
+			c.observe(1000, 0)
+			c.lead(1*s, 9_000_000)
+			v, _ := c.now(1*s, 9_000_000)
+			return v
+		}, 9_000_000},
+		{"and never back", func(c *stampClock) int64 {
+			c.observe(1_000_000, 0)
+			c.lead(0, 5000)
+			v, _ := c.now(0, 5000)
+			return v
+		}, 1_000_000},
+		{"stands still when its monotonic clock does", func(c *stampClock) int64 {
+			c.observe(1000, 5*s)
+			c.live = true
+			v, _ := c.now(4*s, 9000)
+			return v
+		}, 1000},
+		{"is raised by what was applied", func(c *stampClock) int64 {
+			c.observe(1000, 0)
+			c.live = true
+			c.raise(7000)
+			v, _ := c.now(0, 1000)
+			return v
+		}, 7000},
+	} {
+		var clock stampClock
+		if got := c.run(&clock); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestClockThatJumpsRaisesOneAlarmAndExpiresNothing(t *testing.T) {
+	var c stampClock
+	c.observe(1_000_000, 0)
+	c.lead(0, 1_000_000)
+	alarms := 0
+	var last int64
+	for i := range 100 {
+		at := time.Duration(i) * 100 * time.Millisecond
+		stamp, jumped := c.now(at, 1_000_000+at.Milliseconds()+3_600_000)
+		if jumped != 0 {
+			alarms++
+		}
+		if stamp < last || stamp > 1_000_000+at.Milliseconds()+at.Milliseconds()/slewDivisor+1 {
+			t.Fatalf("stamp %d after %v", stamp, at)
+		}
+		last = stamp
+	}
+	if alarms != 1 {
+		t.Errorf("%d alarms", alarms)
+	}
+}
+
+func TestMembershipBlobComesBack(t *testing.T) {
+	m := firstMembership(map[uint64]string{1: "a:1", 2: "b:2"})
+	m = m.changed(&pb.ConfState{Voters: []uint64{1, 2}, Learners: []uint64{3}, AutoLeave: new(false)}, &pb.ConfChangeV2{
+		Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeAddLearnerNode.Enum(), NodeId: new(uint64(3))}}, Context: []byte("c:3"),
+	})
+	m = m.changed(&pb.ConfState{Voters: []uint64{1}, Learners: []uint64{3}, AutoLeave: new(false)}, &pb.ConfChangeV2{
+		Changes: []*pb.ConfChangeSingle{{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(2))}},
+	})
+	got, err := decodeMembership(m.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := got.raft.Equivalent(m.raft); err != nil {
+		t.Error(err)
+	}
+	if len(got.addresses) != 2 || got.addresses[3] != "c:3" || !slices.Equal(got.removed, []uint64{2}) {
+		t.Errorf("addresses %v, removed %v", got.addresses, got.removed)
+	}
+	if _, err := decodeMembership([]byte{confVersion + 1}); err == nil || !strings.Contains(err.Error(), "newer") {
+		t.Errorf("a newer version: %v", err)
+	}
+}
+
+func FuzzWire(f *testing.F) {
+	f.Add(forward{1, 2, []byte("abc")}.encode())
+	f.Add(firstMembership(map[uint64]string{1: "a"}).encode())
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		_, _ = decodeForward(b)
+		_, _ = decodeExpectation(b)
+		_, _ = decodeRequest(b)
+		_, _ = decodeResponse(b)
+		_, _ = decodeMembership(b)
+	})
+}
