@@ -3,9 +3,11 @@ package amqp
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/understudy-mq/understudy/amqp/v091"
 )
@@ -39,7 +41,7 @@ func (s *Server) enter(nc net.Conn) bool {
 	if s.closed {
 		return false
 	}
-	s.sockets[nc] = struct{}{}
+	s.sockets[nc] = false
 	s.serving.Add(1)
 	return true
 }
@@ -51,13 +53,14 @@ func (s *Server) leave(nc net.Conn) {
 	s.serving.Done()
 }
 
-func (s *Server) add(c *v091.Conn) bool {
+func (s *Server) add(nc net.Conn, c *v091.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
 	s.conns[c] = struct{}{}
+	s.sockets[nc] = true
 	return true
 }
 
@@ -67,29 +70,42 @@ func (s *Server) remove(c *v091.Conn) {
 	delete(s.conns, c)
 }
 
-func (s *Server) count(n int) {
+// reserve takes one of the open connections' places.
+func (s *Server) reserve() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open += n
+	if s.opts.ConnectionsMax > 0 && s.open >= s.opts.ConnectionsMax {
+		return false
+	}
+	s.open++
+	return true
+}
+
+func (s *Server) unreserve() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+}
+
+func (s *Server) endpoints() []*v091.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.conns))
 }
 
 // Connections lists the connections, sorted by name.
 func (s *Server) Connections() []ConnectionInfo {
-	s.mu.Lock()
-	infos := make([]ConnectionInfo, 0, len(s.conns))
-	for c := range s.conns {
+	var infos []ConnectionInfo
+	for _, c := range s.endpoints() {
 		infos = append(infos, c.Info())
 	}
-	s.mu.Unlock()
 	slices.SortFunc(infos, func(a, b ConnectionInfo) int { return strings.Compare(a.Name, b.Name) })
 	return infos
 }
 
 // CloseConnection closes the connection of that name with 320 and reason; false if there is none.
 func (s *Server) CloseConnection(name, reason string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
+	for _, c := range s.endpoints() {
 		if c.Name() == name {
 			c.Close(reason)
 			return true
@@ -98,8 +114,12 @@ func (s *Server) CloseConnection(name, reason string) bool {
 	return false
 }
 
+// cutTimeout is how long clients may take to go after their sockets were closed.
+const cutTimeout = time.Second
+
 // Close stops listening, closes every client with 320 and says why, and waits until they are gone. When ctx is done
-// first, the sockets are closed under those that are left; the error says how many.
+// first, the sockets are closed under those that are left; the error says how many. Connections that have not come as far
+// as an endpoint are closed at once.
 func (s *Server) Close(ctx context.Context, reason string) error {
 	s.shut(fmt.Sprintf("broker forced connection closure with reason '%s'", reason))
 	gone := make(chan struct{})
@@ -113,7 +133,10 @@ func (s *Server) Close(ctx context.Context, reason string) error {
 	case <-ctx.Done():
 	}
 	n := s.cut()
-	<-gone
+	select {
+	case <-gone:
+	case <-time.After(cutTimeout):
+	}
 	if n == 0 {
 		return nil
 	}
@@ -129,6 +152,11 @@ func (s *Server) shut(text string) {
 	}
 	for l := range s.listeners {
 		_ = l.Close()
+	}
+	for nc, served := range s.sockets {
+		if !served {
+			_ = nc.Close()
+		}
 	}
 	for c := range s.conns {
 		c.Close(text)

@@ -47,7 +47,7 @@ type Server struct {
 	closed    bool
 	done      chan struct{}
 	listeners map[net.Listener]struct{}
-	sockets   map[net.Conn]struct{}
+	sockets   map[net.Conn]bool // true: it has an endpoint, which closes it
 	conns     map[*v091.Conn]struct{}
 	open      int
 	serving   sync.WaitGroup
@@ -70,7 +70,7 @@ func New(o Options) *Server {
 	o.V091.EnsureDefaults()
 	s := &Server{
 		opts: o, handshakes: make(chan struct{}, o.HandshakesMax), done: make(chan struct{}),
-		listeners: map[net.Listener]struct{}{}, sockets: map[net.Conn]struct{}{}, conns: map[*v091.Conn]struct{}{},
+		listeners: map[net.Listener]struct{}{}, sockets: map[net.Conn]bool{}, conns: map[*v091.Conn]struct{}{},
 	}
 	s.limitOpen()
 	return s
@@ -80,14 +80,15 @@ func New(o Options) *Server {
 func (s *Server) limitOpen() {
 	attach := s.opts.V091.Attach
 	s.opts.V091.Attach = func(ctx context.Context, a session.Attach, e session.Endpoint) (v091.Session, error) {
-		s.mu.Lock()
-		full := s.opts.ConnectionsMax > 0 && s.open >= s.opts.ConnectionsMax
-		s.mu.Unlock()
-		if full {
+		if !s.reserve() {
 			text := fmt.Sprintf("connection refused: node connection limit (%d) is reached", s.opts.ConnectionsMax)
 			return nil, &session.Error{Code: core.CodeNotAllowed, Text: text}
 		}
-		return attach(ctx, a, e)
+		x, err := attach(ctx, a, e)
+		if err != nil {
+			s.unreserve()
+		}
+		return x, err
 	}
 }
 
@@ -159,7 +160,7 @@ func (s *Server) serve(nc net.Conn, t *tls.Config) {
 		return
 	}
 	c := v091.NewConn(secured, &s.opts.V091)
-	if !s.add(c) {
+	if !s.add(nc, c) {
 		_ = secured.Close()
 		return
 	}
@@ -168,10 +169,9 @@ func (s *Server) serve(nc net.Conn, t *tls.Config) {
 	c.Serve(func() {
 		opened = true
 		release()
-		s.count(1)
 	})
 	if opened {
-		s.count(-1)
+		s.unreserve()
 	}
 }
 

@@ -14,12 +14,6 @@ import (
 	"github.com/understudy-mq/understudy/session"
 )
 
-// Sizes of the buffer that a socket is read into. It grows with what comes, so that an idle connection is cheap.
-const (
-	readBytesMin = 8<<10 + 256
-	readBytesMax = 128<<10 + 256
-)
-
 // reportAfter is how long the machine may wait to hear that deliveries were written.
 const reportAfter = time.Second
 
@@ -125,18 +119,16 @@ func (c *Conn) part(written <-chan struct{}) {
 
 // read takes frames until the connection is over.
 func (c *Conn) read() error {
-	buf := make([]byte, readBytesMin)
-	start, end := 0, 0
+	var in inbuf
 	for {
+		in.arrange(int(c.recv.payloadMax()) + wire.FrameOverhead)
 		c.expectOctets()
-		n, err := c.nc.Read(buf[end:])
-		end += n
+		n, err := c.nc.Read(in.room())
 		c.received.Add(uint64(n))
 		if n > 0 {
-			start += c.recv.input(buf[start:end])
-			if err := c.burst(); err != nil {
-				return err
-			}
+			in.filled(n)
+			in.taken(c.recv.input(in.octets()))
+			c.burst()
 		}
 		if c.recv.phase == finished {
 			return nil
@@ -144,15 +136,14 @@ func (c *Conn) read() error {
 		if err != nil {
 			return err
 		}
-		buf, start, end = arrange(buf, start, end, int(c.recv.payloadMax())+wire.FrameOverhead)
 	}
 }
 
 // burst ends a read burst: what it asked for is handed on.
-func (c *Conn) burst() error {
+func (c *Conn) burst() {
 	if c.recv.phase == closing {
 		c.expire()
-		return nil
+		return
 	}
 	if err := c.recv.flush(); err != nil {
 		// The session is gone; Closed tells the client why.
@@ -160,28 +151,6 @@ func (c *Conn) burst() error {
 		c.expire()
 	}
 	c.out.await()
-	return nil
-}
-
-// arrange makes room behind what is in a read buffer: by moving it to the front, and by a bigger buffer when the frame at
-// hand, or what comes at once, does not fit. frameMax is the most that a frame takes.
-func arrange(buf []byte, start, end, frameMax int) (_ []byte, s, e int) {
-	if start == end {
-		start, end = 0, 0
-	}
-	if end < len(buf) && wire.Want(buf[start:end]) <= len(buf)-start {
-		return buf, start, end
-	}
-	size := len(buf)
-	if limit := max(readBytesMax, frameMax); start < len(buf)/2 && size < limit {
-		size = min(4*size, limit)
-	}
-	next := buf
-	if size > len(buf) {
-		next = make([]byte, size)
-	}
-	n := copy(next, buf[start:end])
-	return next, 0, n
 }
 
 // expectOctets sets until when the client must be heard of: any octet counts. The time that the broker itself kept the
@@ -211,6 +180,7 @@ func (c *Conn) write() {
 		select {
 		case <-c.out.wake:
 		case <-timer.C:
+			c.send.buf = nil // there was nothing to send for a while
 		case <-c.over:
 			return
 		}
@@ -227,7 +197,9 @@ func (c *Conn) write() {
 
 // turn does one round of the writer.
 func (c *Conn) turn(clock *pace, events []session.Event, notices []notice) error {
-	c.send.frameMax = int(c.frameMax.Load())
+	if n := int(c.frameMax.Load()); n > 0 {
+		c.send.frameMax = n
+	}
 	if len(events)+len(notices) > 0 {
 		if err := c.send.send(events, notices); err != nil {
 			return err
@@ -342,12 +314,12 @@ func (c *Conn) attach(vhost, user string) (Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer c.opened()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session = s
 	c.info.User, c.info.Vhost = user, vhost
 	c.info.Title, c.info.Client, c.info.Version = c.recv.client.name, c.recv.client.product, c.recv.client.version
 	c.info.ChannelMax = c.recv.channelMax
-	c.opened()
 	return s, nil
 }

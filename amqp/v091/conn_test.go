@@ -384,26 +384,43 @@ func TestClientThatTakesNoAnswersIsNotReadAnyMore(t *testing.T) {
 
 func TestReadBufferGrowsOnlyWithWhatComes(t *testing.T) {
 	const frameMax = 131072 + wire.FrameOverhead
-	buf := make([]byte, readBytesMin)
-	if got, s, e := arrange(buf, 100, 100, frameMax); len(got) != readBytesMin || s != 0 || e != 0 {
-		t.Errorf("empty: %d octets, %d to %d", len(got), s, e)
+	var in inbuf
+	in.arrange(frameMax)
+	if len(in.room()) != readBytesMin {
+		t.Fatalf("it begins with %d octets", len(in.room()))
 	}
-	copy(buf[readBytesMin-4:], "tail")
-	got, s, e := arrange(buf, readBytesMin-4, readBytesMin, frameMax)
-	if len(got) != readBytesMin || string(got[s:e]) != "tail" {
-		t.Errorf("a tail is moved to the front of %d octets: %q", len(got), got[s:e])
+	in.filled(readBytesMin)
+	copy(in.buf[readBytesMin-4:], "tail")
+	in.taken(readBytesMin - 4)
+	if in.arrange(frameMax); len(in.buf) != readBytesMin || string(in.octets()) != "tail" {
+		t.Errorf("a tail is moved to the front of %d octets: %q", len(in.buf), in.octets())
 	}
-	big := make([]byte, readBytesMin)
-	wire.Begin(big[:0], wire.FrameBody, 1)
-	copy(big[3:], be32(131072))
-	for range 10 {
-		end := len(big)
-		big, s, e = arrange(big, 0, end, frameMax)
-		if s != 0 || e != end || len(big) == end && len(big) < frameMax {
-			t.Fatalf("a big frame: %d octets, %d to %d of %d", len(big), s, e, end)
+	in.taken(4)
+	in.arrange(frameMax)
+	copy(in.buf, wire.Begin(nil, wire.FrameBody, 1))
+	copy(in.buf[3:], be32(131072))
+	for in.filled(len(in.room())); in.end < frameMax; in.filled(len(in.room())) {
+		in.arrange(frameMax)
+		if len(in.room()) == 0 {
+			t.Fatalf("no room behind %d octets", in.end)
+		}
+		if in.octets()[4] != 2 {
+			t.Fatal("the frame at hand was lost")
 		}
 	}
-	if len(big) > readBytesMax+256 || len(big) < frameMax {
-		t.Errorf("the buffer grew to %d octets", len(big))
+	if len(in.buf) > readBytesMax {
+		t.Errorf("the buffer grew to %d octets", len(in.buf))
+	}
+}
+
+func TestReadBufferShrinksWhenLittleComes(t *testing.T) {
+	in := inbuf{buf: make([]byte, readBytesMax)}
+	for range smallReadsMax {
+		in.filled(100)
+		in.taken(100)
+		in.arrange(0)
+	}
+	if len(in.buf) != readBytesMin {
+		t.Errorf("it has %d octets", len(in.buf))
 	}
 }

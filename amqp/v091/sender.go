@@ -32,7 +32,7 @@ type sender struct {
 	session func() Session
 	w       io.Writer
 
-	frameMax int // as tuned; 0 before
+	frameMax int // as tuned
 	buf      []byte
 	err      error // of the writer
 
@@ -51,7 +51,7 @@ type sender struct {
 const writeBytes = 256 << 10
 
 func newSender(opts *Options, sh *shared, s func() Session, w io.Writer) *sender {
-	return &sender{opts: opts, shared: sh, session: s, w: w}
+	return &sender{opts: opts, shared: sh, session: s, w: w, frameMax: wire.FrameMaxMin}
 }
 
 func (s *sender) channel(number uint16) *outChannel {
