@@ -29,9 +29,9 @@ func scaled(n int) int {
 // atMost checks a promise that is made for full sizes.
 func atMost(t *testing.T, what string, got, most int64) {
 	t.Helper()
-	t.Logf("%s: %d MB (at most %d MB promised)", what, got>>20, most>>20)
+	t.Logf("%s: %.1f MB (at most %d MB promised)", what, float64(got)/(1<<20), most>>20)
 	if *long && got > most {
-		t.Errorf("%s: %d MB, over %d MB", what, got>>20, most>>20)
+		t.Errorf("%s: %d bytes, over %d", what, got, most)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 func TestAFollowerFarBehindCatchesUpAndServesClients(t *testing.T) {
 	c := harness.Start(t, harness.Options{Nodes: 3})
-	const size = 16 << 10
+	const bytes = 16 << 10
 	kept := traffic{queue: "kept", messages: 1000, bytes: 1000}
 	must(t, kept.publish(c.Node(1).URL()))
 	ctx := t.Context()
@@ -23,10 +23,13 @@ func TestAFollowerFarBehindCatchesUpAndServesClients(t *testing.T) {
 	had := c.Applied(ctx, victim, group)
 	c.Node(victim).Kill9()
 
-	passing := traffic{queue: "passing", messages: scaled(500 << 20 / size), bytes: size}
+	passing := traffic{queue: "passing", messages: scaled(500 << 20 / bytes), bytes: bytes}
 	begin := time.Now()
 	must(t, passing.pass(c.Node(leader).URL(), c.Node(leader).URL()))
-	t.Logf("%d MB passed in %.1f s while node %d was down", passing.messages*size>>20, time.Since(begin).Seconds(), victim)
+	t.Logf("%d MB passed in %.1f s while node %d was down", passing.messages*bytes>>20, time.Since(begin).Seconds(), victim)
+	size, err := c.Node(leader).DataBytes()
+	must(t, err)
+	t.Logf("the leader's data folder: %d MB", size>>20)
 	if *long {
 		must(t, logBegins(ctx, c, leader, group, had))
 	}
