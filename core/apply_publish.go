@@ -20,30 +20,40 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 		m.refuse(h, entry.KindPublish, CodeInternalError, err.Error())
 		return
 	}
-	v := h.session.vhost
-	if code, text := v.checkPublish(m.record.Exchange); code != CodeOK {
+	if code, text := m.route(h.session.vhost); code != CodeOK {
 		m.refuse(h, entry.KindPublish, code, text)
 		return
 	}
-	m.routes = v.router.Route(m.record.Exchange, m.record.RoutingKey, m.headers, m.routes[:0])
-	if mayHaveCopies(m.record.Properties) {
-		if code, text := m.routeCopies(v); code != CodeOK {
-			m.refuse(h, entry.KindPublish, code, text)
-			return
-		}
-	}
-	v.Messages++
-	m.touch(v)
-	r := ready.Ref{Number: v.Messages, Loc: uint64(message.NewLoc(m.index, offset)), Size: uint32(len(x.Record))}
 	var parts []message.Part
 	if x.Fragmented {
 		parts = m.takeParts(h)
 	}
+	v := h.session.vhost
+	v.Messages++
+	m.touch(v)
+	r := ready.Ref{Number: v.Messages, Loc: uint64(message.NewLoc(m.index, offset)), Size: uint32(len(x.Record))}
 	if len(m.routes) == 0 {
 		m.unroutable(h, x, &r, parts)
-		m.confirm(h)
-		return
+	} else {
+		m.enqueueAll(v, r, parts)
 	}
+	m.confirm(h)
+}
+
+// route finds the queues that the record at hand goes to, or answers its refusal.
+func (m *Machine) route(v *vhost) (Code, string) {
+	if code, text := v.checkPublish(m.record.Exchange); code != CodeOK {
+		return code, text
+	}
+	m.routes = v.router.Route(m.record.Exchange, m.record.RoutingKey, m.headers, m.routes[:0])
+	if mayHaveCopies(m.record.Properties) {
+		return m.routeCopies(v)
+	}
+	return CodeOK, ""
+}
+
+// enqueueAll enters a new message into all its queues.
+func (m *Machine) enqueueAll(v *vhost, r ready.Ref, parts []message.Part) {
 	if len(parts) > 0 {
 		r.Flags |= flagFragmented
 		m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: r.Number, Refs: uint32(len(m.routes)), Parts: parts}))
@@ -52,7 +62,6 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 		m.live.add(r.Loc)
 		m.enqueue(v.queueByID(id), r)
 	}
-	m.confirm(h)
 }
 
 // checkPublish answers the refusal of a publish to an exchange that is missing or internal.

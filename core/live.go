@@ -67,12 +67,6 @@ func (l *liveness) remove(loc uint64) {
 	}
 }
 
-func (l *liveness) addParts(parts []message.Part) {
-	for i := range parts {
-		l.add(uint64(parts[i].Loc))
-	}
-}
-
 func (l *liveness) removeParts(parts []message.Part) {
 	for i := range parts {
 		l.remove(uint64(parts[i].Loc))

@@ -56,7 +56,7 @@ type modelChannel struct {
 	flight         map[uint64]modelDelivery
 	refusal        bool // expected of the command at hand
 	gets           int  // expected answers of the command at hand
-	getFrom, reply string
+	getFrom        string
 }
 
 func newModel(t *rapid.T) *model {
