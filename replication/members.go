@@ -3,11 +3,12 @@ package replication
 import (
 	"errors"
 	"fmt"
-
-	"go.etcd.io/raft/v3/tracker"
+	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 )
 
 // The verbs of a request.
@@ -64,7 +65,7 @@ func (g *Group) satisfied(q request) bool {
 	case verbPromote:
 		return m.voter(q.node)
 	case verbRemove:
-		return !m.member(q.node) && contains(m.removed, q.node)
+		return !m.member(q.node) && slices.Contains(m.removed, q.node)
 	case verbTransfer:
 		return g.leader == q.node
 	}
@@ -97,6 +98,9 @@ func (g *Group) admissible(q request) error {
 	case verbTransfer:
 		if !m.voter(q.node) {
 			return fmt.Errorf("node %d is not a voter of the cluster", q.node)
+		}
+		if silent := g.env.mono() - g.env.heard(q.node); silent > g.env.electionTime() {
+			return fmt.Errorf("node %d cannot lead: nothing has come from it for %v", q.node, silent.Round(time.Millisecond))
 		}
 	default:
 		return fmt.Errorf("unknown change %d: asked by a newer understudy", q.verb)
@@ -156,6 +160,9 @@ func (g *Group) tickWaiters() {
 	kept := g.waiters[:0]
 	for _, w := range g.waiters {
 		switch age := g.ticks - w.since; {
+		case w.verb == verbTransfer && age > t: // not asked again: raft drops proposals meanwhile
+			w.answer(fmt.Errorf("node %d did not take the leadership over in time", w.node), false)
+			continue
 		case age > 4*t:
 			w.answer(errUnfinished, true)
 			continue
@@ -173,13 +180,4 @@ func (g *Group) failWaiters() {
 		w.answer(errLostLeading, true)
 	}
 	g.waiters = nil
-}
-
-func contains(ids []uint64, id uint64) bool {
-	for _, x := range ids {
-		if x == id {
-			return true
-		}
-	}
-	return false
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 
 	"github.com/understudy-mq/understudy/replication/transport"
@@ -435,4 +436,47 @@ func FuzzWire(f *testing.F) {
 		_, _ = decodeResponse(b)
 		_, _ = decodeMembership(b)
 	})
+}
+
+// shortLog is a log of which only the beginning is known.
+type shortLog struct {
+	GroupLog
+	first uint64
+}
+
+func (l shortLog) FirstIndex() (uint64, error) { return l.first, nil }
+
+// cutAt is a snapshot at an index.
+type cutAt uint64
+
+func (c cutAt) Index() uint64                    { return uint64(c) }
+func (c cutAt) Term() uint64                     { return 1 }
+func (c cutAt) Conf() []byte                     { return nil }
+func (c cutAt) Close() error                     { return nil }
+func (c cutAt) WriteTo(io.Writer) (int64, error) { return 0, nil }
+
+func TestSnapshotFromBeforeALearnerWasAddedIsCutAnew(t *testing.T) {
+	g, _ := bare(1)
+	g.log = shortLog{first: 50}
+	g.env.pin = func(uint64, uint64) func() { return func() {} }
+	g.apply = newApplier(nil)
+	c := &cut{snap: cutAt(60), members: g.members, unpin: func() {}}
+	g.snapshots.prepared = c
+	if s, err := g.snapshot(); err != nil || s.GetMetadata().GetIndex() != 60 {
+		t.Fatalf("a good cut is not used: %v", err)
+	}
+	g.snapshots.prepared = c
+	g.setMembers(g.members.changed(&pb.ConfState{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}, AutoLeave: new(false)}, &pb.ConfChangeV2{}))
+	if _, err := g.snapshot(); !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) {
+		t.Errorf("an old cut: %v", err)
+	}
+	if len(g.apply.queue) != 1 {
+		t.Error("no new cut was asked for")
+	}
+	g.log = shortLog{first: 70}
+	c.members = g.members
+	g.snapshots.prepared = c
+	if _, err := g.snapshot(); !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) {
+		t.Errorf("a cut that the log does not reach back to: %v", err)
+	}
 }

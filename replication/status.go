@@ -37,7 +37,7 @@ func (g *Group) publish() {
 	s.Addresses = g.members.addresses
 	s.Role = g.roleName()
 	for _, l := range g.last.lanes {
-		if l.incarnation > 0 && !contains(g.registrations, l.node) {
+		if l.incarnation > 0 && !slices.Contains(g.registrations, l.node) {
 			g.registrations = append(g.registrations, l.node)
 		}
 	}
@@ -73,5 +73,5 @@ func (g *Group) followers() []progress {
 func (g *Group) seen(node uint64) bool {
 	g.statusLock.Lock()
 	defer g.statusLock.Unlock()
-	return contains(g.registrations, node)
+	return slices.Contains(g.registrations, node)
 }

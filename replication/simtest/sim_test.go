@@ -4,6 +4,8 @@ import (
 	"flag"
 	"testing"
 	"testing/cryptotest"
+
+	"github.com/understudy-mq/understudy/replication"
 )
 
 var (
@@ -51,4 +53,78 @@ func runSeed(t *testing.T, seed uint64) (s *Sim) {
 		replay(err)
 	}
 	return s
+}
+
+// leader is the node that leads, when all is quiet.
+func (s *Sim) leader() *simNode {
+	for _, id := range s.ids {
+		if n := s.nodes[id]; n.node.Group(0).Status().Role == "leader" {
+			return n
+		}
+	}
+	return nil
+}
+
+func TestBatchesThatRaftDropsMoveNoExpectation(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 1)
+	s := New(1, 3)
+	s.settle(300)
+	leader := s.leader()
+	if s.err != nil || leader == nil {
+		t.Fatal(s.err)
+	}
+	term := leader.node.Group(0).Status().Term
+	to := leader.id%3 + 1
+	for _, l := range s.net.order { // the heir hears nothing, so that raft drops proposals until it gives the transfer up
+		l.blocked = l.to == to || l.from == to
+	}
+	leader.node.Change(0, replication.Transfer, to, "", func(error) {})
+	s.tick(0)
+	before := len(leader.machine.Values())
+	for range 20 {
+		leader.submit()
+	}
+	s.tick(0)
+	if n := len(leader.machine.Values()); n != before {
+		t.Fatalf("%d values were applied during the transfer: nothing was dropped", n-before)
+	}
+	for range 30 {
+		s.tick(0)
+	}
+	if now := leader.node.Group(0).Status().Term; now != term {
+		t.Fatalf("term %d, was %d", now, term)
+	}
+	if n := len(leader.machine.Values()); n != before+20 {
+		t.Errorf("%d of 20 values applied in the same term", n-before)
+	}
+	s.heal()
+	s.settle(1500)
+	if s.err == nil {
+		s.err = s.check()
+	}
+	if s.err != nil {
+		t.Error(s.err)
+	}
+}
+
+// TestCheckerFindsWhatItIsFor: a checker that finds nothing proves nothing.
+func TestCheckerFindsWhatItIsFor(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(place map[uint64]int)
+	}{
+		{"a lost value", func(p map[uint64]int) { delete(p, 2) }},
+		{"swapped values", func(p map[uint64]int) { p[1], p[2] = p[2], p[1] }},
+		{"a hole", func(p map[uint64]int) { delete(p, 1) }},
+	} {
+		place := map[uint64]int{1: 0, 2: 1, 3: 2}
+		r := &registration{node: 1, values: []uint64{1, 2, 3}}
+		if err := checkRegistration(r, true, place); err != nil {
+			t.Fatal(err)
+		}
+		c.spoil(place)
+		if checkRegistration(r, true, place) == nil {
+			t.Errorf("%s is not found", c.name)
+		}
+	}
 }
