@@ -8,15 +8,17 @@ import (
 
 // job is a checkpoint on its way to disk.
 type job struct {
-	g        *Group
-	batch    *pebble.Batch
-	at       mark
-	bytes    int
-	gone     *keyRange // where the batch deletes much; nil if nowhere
-	began    time.Time
-	done     func(error)   // may be nil
-	finished chan struct{} // closed when err is known
-	err      error
+	g     *Group
+	batch *pebble.Batch
+	at    mark
+	bytes int
+	gone  *keyRange // where the batch deletes much; nil if nowhere
+	began time.Time
+	done  func(error) // may be nil
+
+	committed chan struct{} // closed when the batch is in Pebble, or has failed
+	finished  chan struct{} // closed when err is known
+	err       error
 }
 
 // Checkpoint collects what has changed since the last one, in the caller's goroutine, and writes it in the background.
@@ -37,7 +39,7 @@ func (g *Group) Checkpoint(done func(error)) bool {
 
 // begin makes a job of what has changed and hands it to the writer, which takes jobs in order.
 func (g *Group) begin(done func(error)) *job {
-	g.job = &job{g: g, began: time.Now(), done: done, finished: make(chan struct{})}
+	g.job = &job{g: g, began: time.Now(), done: done, committed: make(chan struct{}), finished: make(chan struct{})}
 	g.job.at = g.applied
 	g.job.batch, g.job.gone = g.collect()
 	g.job.bytes = g.job.batch.Len()
@@ -49,6 +51,13 @@ func (g *Group) begin(done func(error)) *job {
 func (g *Group) awaitJob() {
 	if g.job != nil {
 		<-g.job.finished
+	}
+}
+
+// awaitCommit waits until the newest checkpoint is in Pebble, if not on disk: a batch committed now comes after it.
+func (g *Group) awaitCommit() {
+	if g.job != nil {
+		<-g.job.committed
 	}
 }
 
@@ -145,6 +154,7 @@ func (d *DB) writeJobs(jobs []*job) {
 		j.err = d.apply(j.batch)
 		j.batch.Close()
 		j.batch = nil
+		close(j.committed)
 	}
 	err := d.flush()
 	for _, j := range jobs {

@@ -347,3 +347,24 @@ func benchCheckpoint(bench *testing.B, backlog int) {
 	}
 	bench.ReportMetric(float64(size), "bytes")
 }
+
+// BenchmarkOpen is the opening of a group with a backlog at its newest checkpoint.
+func BenchmarkOpen(bench *testing.B) {
+	b := newBroker(bench, vfs.NewMem())
+	b.setUp()
+	const perEntry, ready = 1000, 1_000_000
+	for range ready / perEntry {
+		b.batch(publishes(perEntry, "0123456789"))
+	}
+	b.checkpoint()
+	at := b.log.last
+	b.evacuate(at / 2) // half of it moved out
+	b.checkpoint()
+	for bench.Loop() {
+		b.close()
+		b.open()
+	}
+	if got, _ := b.g.Applied(); got != at {
+		bench.Fatalf("opened at %d, want %d", got, at)
+	}
+}

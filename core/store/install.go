@@ -69,17 +69,7 @@ func (s *stager) read(ctx context.Context, r io.Reader) (stateMeta, error) {
 	if err != nil {
 		return s.state, err
 	}
-	kind, b, err := in.next()
-	if err != nil {
-		return s.state, err
-	}
-	if kind != frameHeader {
-		return s.state, fmt.Errorf("%w: it begins with a frame %q", ErrSnapshot, kind)
-	}
-	if err := s.header(b); err != nil {
-		return s.state, err
-	}
-	for {
+	for take := s.first; take != nil; {
 		if err := ctx.Err(); err != nil {
 			return s.state, err
 		}
@@ -87,20 +77,36 @@ func (s *stager) read(ctx context.Context, r io.Reader) (stateMeta, error) {
 		if err != nil {
 			return s.state, err
 		}
-		switch kind {
-		case frameRow:
-			err = s.row(b)
-		case frameContent:
-			err = s.content(b)
-		case frameEnd:
-			return s.state, s.end(b)
-		default:
-			err = fmt.Errorf("%w: a frame of unknown kind %q", ErrSnapshot, kind)
-		}
-		if err != nil {
+		if err := take(kind, b); err != nil {
 			return s.state, err
 		}
+		take = s.next
+		if kind == frameEnd {
+			take = nil
+		}
 	}
+	return s.state, nil
+}
+
+// first takes the first frame.
+func (s *stager) first(kind byte, b []byte) error {
+	if kind != frameHeader {
+		return fmt.Errorf("%w: it begins with a frame %q", ErrSnapshot, kind)
+	}
+	return s.header(b)
+}
+
+// next takes any later frame.
+func (s *stager) next(kind byte, b []byte) error {
+	switch kind {
+	case frameRow:
+		return s.row(b)
+	case frameContent:
+		return s.content(b)
+	case frameEnd:
+		return s.end(b)
+	}
+	return fmt.Errorf("%w: a frame of unknown kind %q", ErrSnapshot, kind)
 }
 
 func (s *stager) header(b []byte) error {

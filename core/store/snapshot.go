@@ -28,11 +28,11 @@ type snapshot struct {
 }
 
 // Snapshot cuts the state as it is now. Nothing is copied: until Close the log must keep every entry that it has now,
-// whatever is evacuated meanwhile, since the snapshot reads contents there. It waits for a checkpoint under way.
+// whatever is evacuated meanwhile, since the snapshot reads contents there. It waits for a checkpoint under way to be in Pebble, not on disk.
 // WriteTo may run in any goroutine, once.
 func (g *Group) Snapshot() (Snapshot, error) {
 	g.settle()
-	g.awaitJob()
+	g.awaitCommit()
 	b, gone := g.collect()
 	defer b.Close()
 	if err := g.db.apply(b); err != nil {

@@ -278,6 +278,7 @@ func TestInstallIsNotUndoneByACheckpointBegunBefore(t *testing.T) {
 	r.g.awaitJob()
 	r.random(10, 50)
 	r.g.Checkpoint(nil)
+	// Only what would go wrong needs the time: the install waits for the writer.
 	time.AfterFunc(20*time.Millisecond, func() { close(hold) })
 	index, term := source.g.Applied()
 	r.must(r.g.Install(index, term))
