@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 )
@@ -74,12 +75,17 @@ const bodyBytesMax = 1 << 20
 // New makes a Handler.
 func New(o Options) *Handler {
 	h := &Handler{o: o}
-	mux := http.NewServeMux()
-	h.register(mux, h.apiRoutes(), h.authenticated)
-	h.register(mux, h.openRoutes(), func(f http.HandlerFunc) http.Handler { return f })
-	mux.Handle("/debug/pprof/", loopbackOnly(profiles()))
-	mux.HandleFunc("/", notFound)
-	h.root = http.NewCrossOriginProtection().Handler(mux)
+	secured, open, debug := h.authenticated(h.apiRoutes()), h.openRoutes(), loopbackOnly(profiles())
+	h.root = http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.EscapedPath(); {
+		case strings.HasPrefix(path, "/api/"):
+			secured.ServeHTTP(w, r)
+		case strings.HasPrefix(path, "/debug/pprof/"):
+			debug.ServeHTTP(w, r)
+		default:
+			open.ServeHTTP(w, r)
+		}
+	}))
 	return h
 }
 
@@ -90,40 +96,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var _ http.Handler = (*Handler)(nil)
 
-type route struct {
-	method, path string
-	serve        http.HandlerFunc
-}
-
-// register adds routes, and for each path an answer to methods that it does not have.
-func (h *Handler) register(mux *http.ServeMux, routes []route, wrap func(http.HandlerFunc) http.Handler) {
-	methods := make(map[string]string)
-	for _, r := range routes {
-		mux.Handle(r.method+" "+r.path, wrap(r.serve))
-		if methods[r.path] != "" {
-			methods[r.path] += ", "
-		}
-		methods[r.path] += r.method
-	}
-	for path, allowed := range methods {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Allow", allowed)
-			fail(w, http.StatusMethodNotAllowed, "Method Not Allowed", "use "+allowed)
-		})
-	}
-}
-
 // openRoutes need no password.
-func (h *Handler) openRoutes() []route {
-	return []route{
+func (h *Handler) openRoutes() router {
+	return router{
 		{"GET", "/health/live", h.live},
 		{"GET", "/health/ready", h.ready},
 		{"GET", "/metrics", h.o.Metrics.ServeHTTP},
 	}
 }
 
-func (h *Handler) apiRoutes() []route {
-	return []route{
+func (h *Handler) apiRoutes() router {
+	return router{
 		{"GET", "/api/overview", h.overview},
 		{"GET", "/api/nodes", h.nodes},
 		{"GET", "/api/nodes/{name}", h.node},

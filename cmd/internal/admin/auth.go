@@ -15,7 +15,7 @@ type callerKey struct{}
 
 // authenticated lets requests with a good password through, and of those that change something only what a browser
 // cannot be made to send from a foreign page.
-func (h *Handler) authenticated(next http.HandlerFunc) http.Handler {
+func (h *Handler) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, password, ok := r.BasicAuth()
 		if !ok {
@@ -36,7 +36,7 @@ func (h *Handler) authenticated(next http.HandlerFunc) http.Handler {
 			fail(w, http.StatusUnsupportedMediaType, "unsupported_media_type", "the body must be application/json")
 			return
 		}
-		next(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
 	})
 }
 

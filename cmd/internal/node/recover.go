@@ -37,7 +37,7 @@ func ForceNewCluster(ctx context.Context, o Options) (Recovered, error) {
 	if folder.Fresh() {
 		return Recovered{}, errors.Join(fmt.Errorf("%s is no node's data folder", o.Config.Data), folder.Close())
 	}
-	o.Config.NodeID, o.Config.Groups = folder.Identity().NodeID, folder.Identity().Groups
+	o.Config.NodeID, o.Config.Groups, o.Config.Cluster = folder.Identity().NodeID, folder.Identity().Groups, ""
 	n := newNode(o, folder)
 	r, err := n.recover(ctx)
 	return r, errors.Join(err, n.release())
