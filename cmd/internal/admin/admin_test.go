@@ -1,0 +1,290 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+)
+
+// fake is a node with a fixed state.
+type fake struct {
+	queues []api.Queue
+	groups []api.Group
+	member []api.Member
+	ready  error
+	verb   error    // what the verbs answer
+	calls  []string // verbs called
+}
+
+func (f *fake) Vhosts() []api.Vhost { return []api.Vhost{{Name: "/", Group: 1}} }
+func (f *fake) Queues(vhost string) []api.Queue {
+	if vhost != "" && vhost != "/" {
+		return nil
+	}
+	return f.queues
+}
+func (f *fake) Exchanges(string) []api.Exchange { return []api.Exchange{{Vhost: "/", Type: "direct"}} }
+func (f *fake) Bindings(string) []api.Binding {
+	return []api.Binding{
+		{Destination: "a", DestinationType: "queue", Source: "x"},
+		{Destination: "b", DestinationType: "queue"},
+		{Destination: "a", DestinationType: "exchange"},
+	}
+}
+func (f *fake) Consumers(string) []api.Consumer { return []api.Consumer{} }
+func (f *fake) Name() string                    { return NodeName(1) }
+func (f *fake) Cluster() api.Cluster            { return api.Cluster{ID: "c", Node: 1, Members: f.member} }
+func (f *fake) Groups() []api.Group             { return f.groups }
+func (f *fake) Listeners() []api.Listener {
+	return []api.Listener{{Protocol: "amqp", Port: 5672}}
+}
+func (f *fake) AddMember(_ context.Context, id uint64, address string) error {
+	return f.called("add %d=%s", id, address)
+}
+func (f *fake) PromoteMember(_ context.Context, id uint64) error { return f.called("promote %d", id) }
+func (f *fake) RemoveMember(_ context.Context, id uint64) error  { return f.called("remove %d", id) }
+func (f *fake) TransferLeader(_ context.Context, group, id uint64) error {
+	return f.called("transfer %d to %d", group, id)
+}
+func (f *fake) Connections() []api.Connection { return []api.Connection{{Name: "a -> b", Channels: 2}} }
+func (f *fake) CloseConnection(name, reason string) bool {
+	_ = f.called("close %s: %s", name, reason)
+	return name == "a -> b"
+}
+
+func (f *fake) called(format string, args ...any) error {
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+	return f.verb
+}
+
+func (f *fake) login(user, password string, peer net.Addr) (api.Whoami, error) {
+	tcp, ok := peer.(*net.TCPAddr)
+	switch {
+	case user == "plain" && password == "p":
+		return api.Whoami{Name: user, Tags: []string{"monitoring"}}, nil
+	case user != "guest" || password != "guest":
+		return api.Whoami{}, errors.New("bad password")
+	case !ok || !tcp.IP.IsLoopback():
+		return api.Whoami{}, errors.New("guest is for loopback")
+	}
+	return api.Whoami{Name: "guest", Tags: []string{"administrator"}}, nil
+}
+
+func (f *fake) handler() *Handler {
+	return New(Options{
+		State: f, Cluster: f, Connections: f, Login: f.login, Ready: func() error { return f.ready },
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") }),
+		Version: "v", Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+// call sends a request as guest from loopback, unless edit says otherwise.
+func (f *fake) call(method, path, body string, edit ...func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.RemoteAddr = "127.0.0.1:1"
+	r.SetBasicAuth("guest", "guest")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, e := range edit {
+		e(r)
+	}
+	w := httptest.NewRecorder()
+	f.handler().ServeHTTP(w, r)
+	return w
+}
+
+func TestTheAPINeedsAPassword(t *testing.T) {
+	for name, edit := range map[string]func(*http.Request){
+		"no password":        func(r *http.Request) { r.Header.Del("Authorization") },
+		"wrong password":     func(r *http.Request) { r.SetBasicAuth("guest", "x") },
+		"guest from outside": func(r *http.Request) { r.RemoteAddr = "10.0.0.1:1" },
+		"no administrator":   func(r *http.Request) { r.SetBasicAuth("plain", "p") },
+	} {
+		f := &fake{}
+		for _, path := range []string{"/api/queues", "/api/no-such-thing"} {
+			w := f.call("GET", path, "", edit)
+			if w.Code != http.StatusUnauthorized || w.Header().Get("WWW-Authenticate") == "" || !strings.Contains(w.Body.String(), "not_authorized") {
+				t.Errorf("%s: %s: %d %s, want 401", name, path, w.Code, w.Body)
+			}
+		}
+		if w := f.call("DELETE", "/api/cluster/members/3", "", edit); w.Code != http.StatusUnauthorized || f.calls != nil {
+			t.Errorf("%s: delete: %d, calls %v, want 401 and none", name, w.Code, f.calls)
+		}
+	}
+}
+
+func TestHealthAndMetricsNeedNone(t *testing.T) {
+	anybody := func(r *http.Request) { r.Header.Del("Authorization"); r.RemoteAddr = "10.0.0.1:1" }
+	f := &fake{ready: errors.New("not yet")}
+	for path, want := range map[string]int{"/health/live": 200, "/health/ready": 503, "/metrics": 200} {
+		if w := f.call("GET", path, "", anybody); w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+	f.ready = nil
+	if w := f.call("GET", "/health/ready", "", anybody); w.Code != 200 {
+		t.Errorf("ready: %d, want 200", w.Code)
+	}
+}
+
+func TestProfilesAreForLoopbackOnly(t *testing.T) {
+	f := &fake{}
+	if w := f.call("GET", "/debug/pprof/cmdline", ""); w.Code != 200 {
+		t.Errorf("from loopback: %d, want 200", w.Code)
+	}
+	if w := f.call("GET", "/debug/pprof/cmdline", "", func(r *http.Request) { r.RemoteAddr = "10.0.0.1:1" }); w.Code != 403 {
+		t.Errorf("from outside: %d, want 403", w.Code)
+	}
+}
+
+func TestWhatABrowserSendsFromAnotherPageChangesNothing(t *testing.T) {
+	for name, edit := range map[string]func(*http.Request){
+		"cross-site":     func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+		"another origin": func(r *http.Request) { r.Header.Set("Origin", "http://elsewhere.example") },
+		"a form":         func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") },
+		"plain text":     func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") },
+	} {
+		f := &fake{}
+		w := f.call("POST", "/api/cluster/members", `{"id":2,"address":"h:1"}`, edit)
+		if w.Code != 403 && w.Code != 415 || f.calls != nil {
+			t.Errorf("%s: %d, calls %v, want a refusal and none", name, w.Code, f.calls)
+		}
+	}
+}
+
+func TestMemberVerbs(t *testing.T) {
+	for _, c := range []struct{ method, path, body, call string }{
+		{"POST", "/api/cluster/members", `{"id":2,"address":"h:1"}`, "add 2=h:1"},
+		{"POST", "/api/cluster/members/2/promote", "", "promote 2"},
+		{"DELETE", "/api/cluster/members/2", "", "remove 2"},
+		{"POST", "/api/cluster/transfer-leader", `{"group":1,"id":2}`, "transfer 1 to 2"},
+		{"DELETE", "/api/connections/a%20-%3E%20b", "", "close a -> b: Closed via management API"},
+	} {
+		f := &fake{}
+		if w := f.call(c.method, c.path, c.body); w.Code != 204 || len(f.calls) != 1 || f.calls[0] != c.call {
+			t.Errorf("%s %s: %d, calls %v, want 204 and %q", c.method, c.path, w.Code, f.calls, c.call)
+		}
+	}
+}
+
+func TestRefusedVerbsSayWhyOnOneLine(t *testing.T) {
+	for err, want := range map[error]int{
+		error(Conflict{errors.New("a\nb")}):    409,
+		error(Unavailable{errors.New("a\nb")}): 503,
+		errors.New("a\nb"):                     400,
+	} {
+		w := (&fake{verb: err}).call("DELETE", "/api/cluster/members/2", "")
+		if w.Code != want || !strings.Contains(w.Body.String(), `"reason":"a; b"`) {
+			t.Errorf("%d %s, want %d with the reason", w.Code, w.Body, want)
+		}
+	}
+}
+
+func TestBadBodiesAreRefused(t *testing.T) {
+	for name, body := range map[string]string{
+		"no JSON":          "{",
+		"an unknown field": `{"id":2,"adress":"h:1"}`,
+		"two values":       `{"id":2,"address":"h:1"}{}`,
+		"a wrong type":     `{"id":"two"}`,
+	} {
+		f := &fake{}
+		if w := f.call("POST", "/api/cluster/members", body); w.Code != 400 || f.calls != nil {
+			t.Errorf("%s: %d, calls %v, want 400 and none", name, w.Code, f.calls)
+		}
+	}
+	f := &fake{}
+	if w := f.call("POST", "/api/cluster/members", `{"address":"`+strings.Repeat("x", bodyBytesMax)+`"}`); w.Code != 413 || f.calls != nil {
+		t.Errorf("too big: %d, want 413", w.Code)
+	}
+}
+
+func TestWhatIsNotThereIs404AsRabbitMQSaysIt(t *testing.T) {
+	f := &fake{queues: []api.Queue{{Name: "a", Vhost: "/"}}}
+	for _, path := range []string{
+		"/api/nothing", "/nothing", "/", "/api/queues/other", "/api/queues/%2F/b", "/api/queues/other/a", "/api/exchanges/%2F/b",
+		"/api/connections/b", "/api/nodes/b", "/api/vhosts/b", "/api/queues/%2F/b/bindings", "/api/queues/%zz",
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.URL.Path, r.URL.RawPath = path, path
+		r.RemoteAddr = "127.0.0.1:1"
+		r.SetBasicAuth("guest", "guest")
+		w := httptest.NewRecorder()
+		f.handler().ServeHTTP(w, r)
+		if got := strings.TrimSpace(w.Body.String()); w.Code != 404 || got != `{"error":"Object Not Found","reason":"Not Found"}` {
+			t.Errorf("%s: %d %s", path, w.Code, got)
+		}
+	}
+	if w := f.call("DELETE", "/api/connections/b", ""); w.Code != 404 {
+		t.Errorf("close of a connection that is not there: %d", w.Code)
+	}
+}
+
+func TestOtherMethodsAre405(t *testing.T) {
+	w := (&fake{}).call("PUT", "/api/queues", "")
+	if w.Code != 405 || w.Header().Get("Allow") != "GET" {
+		t.Errorf("%d, Allow %q, want 405 and GET", w.Code, w.Header().Get("Allow"))
+	}
+	if w := (&fake{}).call("HEAD", "/api/queues", ""); w.Code != 200 {
+		t.Errorf("HEAD: %d, want 200", w.Code)
+	}
+}
+
+func TestNamesMayHoldSlashesAndTheVhostIsASlash(t *testing.T) {
+	f := &fake{queues: []api.Queue{{Name: "a/b", Vhost: "/"}}}
+	for _, path := range []string{"/api/queues/%2F/a%2Fb", "/api/queues/%2f/a%2fb", "/api/queues/%2F", "/api/queues/%2F/", "/api/queues/"} {
+		if w := f.call("GET", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"name":"a/b"`) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+func TestAQueuesBindingsAreItsOwn(t *testing.T) {
+	f := &fake{queues: []api.Queue{{Name: "a", Vhost: "/"}}}
+	w := f.call("GET", "/api/queues/%2F/a/bindings", "")
+	var rows []api.Binding
+	if err := json.Unmarshal(w.Body.Bytes(), &rows); err != nil || len(rows) != 1 || rows[0].Source != "x" {
+		t.Errorf("%v %s, want the one binding from x", err, w.Body)
+	}
+}
+
+func TestHealthChecks(t *testing.T) {
+	voters := func(running ...bool) (list []api.Member) {
+		for i, up := range running {
+			list = append(list, api.Member{ID: uint64(i + 1), Role: "voter", Running: up})
+		}
+		return list
+	}
+	good := []api.Group{{Group: 1, Leader: 1}}
+	for _, c := range []struct {
+		name, path string
+		f          fake
+		want       int
+	}{
+		{"all groups led", "/api/health/checks/alarms", fake{groups: good}, 200},
+		{"no leader", "/api/health/checks/virtual-hosts", fake{groups: []api.Group{{Group: 1}}}, 503},
+		{"stopped", "/api/health/checks/local-alarms", fake{groups: []api.Group{{Leader: 1, Error: "damage"}}}, 503},
+		{"ready", "/api/health/checks/ready-to-serve-clients", fake{}, 200},
+		{"not ready", "/api/health/checks/is-in-service", fake{ready: errors.New("x")}, 503},
+		{"port", "/api/health/checks/port-listener/5672", fake{}, 200},
+		{"no port", "/api/health/checks/port-listener/5671", fake{}, 503},
+		{"protocol", "/api/health/checks/protocol-listener/amqp", fake{}, 200},
+		{"no protocol", "/api/health/checks/protocol-listener/stomp", fake{}, 503},
+		{"alone", "/api/health/checks/node-is-quorum-critical", fake{member: voters(true)}, 200},
+		{"one of three", "/api/health/checks/node-is-quorum-critical", fake{member: voters(true, true, true)}, 200},
+		{"one of two left", "/api/health/checks/node-is-quorum-critical", fake{member: voters(true, true, false)}, 503},
+	} {
+		if w := c.f.call("GET", c.path, ""); w.Code != c.want {
+			t.Errorf("%s: %d %s, want %d", c.name, w.Code, w.Body, c.want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+)
+
+// queues are q0 to q<n-1>, the later ones with fewer messages.
+func queues(n int) []api.Queue {
+	var list []api.Queue
+	for i := range n {
+		list = append(list, api.Queue{Name: fmt.Sprintf("q%d", i), Vhost: "/", Messages: uint64(n - i)})
+	}
+	return list
+}
+
+// page asks for a page of 250 queues.
+func page(t *testing.T, query string) (p api.Page, names []string) {
+	t.Helper()
+	w := (&fake{queues: queues(250)}).call("GET", "/api/queues?"+query, "")
+	if w.Code != 200 {
+		t.Fatalf("%s: %d %s", query, w.Code, w.Body)
+	}
+	var rows []api.Queue
+	p.Items = &rows
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		names = append(names, r.Name)
+	}
+	return p, names
+}
+
+func TestPages(t *testing.T) {
+	for _, c := range []struct {
+		query                        string
+		filtered, items, pages, size int
+		first, last                  string
+	}{
+		{"page=1", 250, 100, 3, 100, "q0", "q99"},
+		{"page=3", 250, 50, 3, 100, "q200", "q249"},
+		{"page=2&page_size=200", 250, 50, 2, 200, "q200", "q249"},
+		{"page=1&name=Q24", 11, 11, 1, 100, "q24", "q249"},
+		{"page=1&use_regex=true&pagination=false&name=%5Eq.$", 10, 10, 1, 100, "q0", "q9"},
+		{"page=1&page_size=1&sort=messages", 250, 1, 250, 1, "q249", "q249"},
+		{"page=1&page_size=1&sort=messages&sort_reverse=true", 250, 1, 250, 1, "q0", "q0"},
+		{"page=1&name=nothing", 0, 0, 1, 100, "", ""},
+	} {
+		p, names := page(t, c.query)
+		if p.FilteredCount != c.filtered || p.ItemCount != c.items || p.PageCount != c.pages || p.PageSize != c.size || p.TotalCount != 250 || len(names) != c.items {
+			t.Errorf("%s: %+v with %d rows", c.query, p, len(names))
+			continue
+		}
+		if c.items > 0 && (names[0] != c.first || names[len(names)-1] != c.last) {
+			t.Errorf("%s: from %s to %s, want %s to %s", c.query, names[0], names[len(names)-1], c.first, c.last)
+		}
+	}
+}
+
+func TestWithoutAPageTheAnswerIsTheBareList(t *testing.T) {
+	w := (&fake{queues: queues(3)}).call("GET", "/api/queues", "")
+	var rows []api.Queue
+	if err := json.Unmarshal(w.Body.Bytes(), &rows); err != nil || len(rows) != 3 {
+		t.Errorf("%v, %d rows: %s", err, len(rows), w.Body)
+	}
+	if w := (&fake{}).call("GET", "/api/queues", ""); strings.TrimSpace(w.Body.String()) != "[]" {
+		t.Errorf("no queues: %s, want []", w.Body)
+	}
+}
+
+func TestColumns(t *testing.T) {
+	w := (&fake{}).call("GET", "/api/consumers?columns=x", "")
+	if strings.TrimSpace(w.Body.String()) != "[]" {
+		t.Errorf("got %s", w.Body)
+	}
+	w = (&fake{queues: queues(1)}).call("GET", "/api/queues?columns=name,messages,no.such", "")
+	if got := strings.TrimSpace(w.Body.String()); got != `[{"messages":1,"name":"q0"}]` {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestPagesThatAreNotThereAreRefused(t *testing.T) {
+	for _, query := range []string{"page=4", "page=0", "page=x", "page=1&page_size=501", "page=1&page_size=0", "page=1&use_regex=true&name=("} {
+		w := (&fake{queues: queues(250)}).call("GET", "/api/queues?"+query, "")
+		if w.Code != 400 {
+			t.Errorf("%s: %d, want 400", query, w.Code)
+		}
+	}
+}
