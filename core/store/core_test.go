@@ -18,6 +18,7 @@ import (
 type broker struct {
 	t     testing.TB
 	fs    vfs.FS
+	dir   string
 	db    *DB
 	g     *Group
 	log   *toyLog
@@ -33,8 +34,7 @@ var channelOne = entry.Ref{Session: 1, Epoch: 1, Channel: 1}
 var brokerQueues = []string{"one", "two", "three"}
 
 func newBroker(t testing.TB, fs vfs.FS) *broker {
-	b := &broker{t: t, fs: fs, log: newToyLog()}
-	b.log.sums[0] = core.New(brokerGroup).Fingerprint()
+	b := &broker{t: t, fs: fs, dir: "store", log: newToyLog()}
 	b.open()
 	t.Cleanup(func() { b.close() })
 	return b
@@ -42,8 +42,9 @@ func newBroker(t testing.TB, fs vfs.FS) *broker {
 
 func (b *broker) open() {
 	b.t.Helper()
+	b.log.sums[0] = core.New(brokerGroup).Fingerprint()
 	var err error
-	b.db, err = Open(b.fs, "store", Options{Fatal: func(err error) { b.t.Errorf("fatal: %v", err) }})
+	b.db, err = Open(b.fs, b.dir, Options{Fatal: func(err error) { b.t.Errorf("fatal: %v", err) }})
 	b.must(err)
 	b.g, err = b.db.Group(brokerGroup, GroupOptions{
 		ReadEntry: func(index uint64, offset, size int) ([]byte, error) { return b.log.read(index, offset, size) },
