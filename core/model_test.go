@@ -46,17 +46,17 @@ type modelDelivery struct {
 }
 
 type modelChannel struct {
-	id             modelID
-	last, written  uint64
-	prefetch       int
-	limit          int
-	confirm        bool
-	confirms       int // expected of the command at hand
-	consumers      []*modelConsumer
-	flight         map[uint64]modelDelivery
-	refusal        bool // expected of the command at hand
-	gets           int  // expected answers of the command at hand
-	getFrom        string
+	id            modelID
+	last, written uint64
+	prefetch      int
+	limit         int
+	confirm       bool
+	confirms      int // expected of the command at hand
+	consumers     []*modelConsumer
+	flight        map[uint64]modelDelivery
+	refusal       bool // expected of the command at hand
+	gets          int  // expected answers of the command at hand
+	getFrom       string
 }
 
 func newModel(t *rapid.T) *model {

@@ -1,0 +1,83 @@
+package core_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/coretest"
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// seeds are commands of each kind, for a session that exists.
+func seeds() []entry.Command {
+	binding := entry.Binding{Ref: ref, Source: "amq.topic", Destination: "q", Key: "a.#"}
+	return []entry.Command{
+		publish("x"), publish("y"), &entry.Fragment{Ref: ref, Piece: []byte("piece")},
+		&entry.Publish{Ref: ref, Fragmented: true, Mandatory: true, Record: coretest.Record("amq.topic", "a.b", nil, "z")},
+		&entry.QueueBind{Binding: binding}, &entry.QueueUnbind{Binding: binding},
+		&entry.Consume{Ref: ref, Queue: "q", Tag: "ct"}, &entry.Get{Ref: ref, Queue: "q"}, &entry.Cancel{Ref: ref, Tag: "ct"},
+		&entry.Settle{Ref: ref, First: 1, Last: 2, Outcome: entry.Modified}, &entry.Settle{Ref: ref, Multiple: true},
+		&entry.Written{Ref: ref, Tag: 3}, &entry.Recover{Ref: ref, Requeue: true}, &entry.Qos{Ref: ref, Prefetch: 3, Global: true},
+		&entry.ConfirmSelect{Ref: ref}, &entry.ExchangeDeclare{Ref: ref, Name: "x", Type: "fanout", AutoDelete: true},
+		&entry.ExchangeDelete{Ref: ref, Name: "x"}, &entry.QueueDeclare{Ref: ref, Name: "q2", Exclusive: true},
+		&entry.QueueDelete{Ref: ref, Name: "q"}, &entry.QueuePurge{Ref: ref, Name: "q"}, &entry.ChannelClose{Ref: ref},
+		&entry.Attach{Vhost: "/"}, &entry.Detach{Ref: ref}, &entry.NodeDown{Node: 1, Incarnation: 1},
+	}
+}
+
+// FuzzApply: whatever commands come, the machine does not panic, keeps its fingerprint up and survives a restart from rows.
+func FuzzApply(f *testing.F) {
+	var all []byte
+	for _, cmd := range seeds() {
+		all = entry.Append(all, cmd)
+		f.Add(entry.Append(nil, cmd))
+		f.Add(slices.Clone(all))
+	}
+	f.Fuzz(func(t *testing.T, commands []byte) {
+		d := started(t)
+		_, _, seq := d.Machine.Incarnation(1)
+		data := coretest.Entry(5, entry.Batch{Node: 1, Incarnation: 1, Seq: seq + 1, Commands: commands})
+		if err := d.Machine.Apply(9, data, &core.Effects{}); err != nil {
+			return
+		}
+		if got, want := d.Machine.Fingerprint(), d.Machine.Recompute(); got != want {
+			t.Fatalf("fingerprint %x, recomputed %x", got, want)
+		}
+		d.Restart()
+	})
+}
+
+// FuzzLoad: damaged rows are refused without a panic.
+func FuzzLoad(f *testing.F) {
+	d := started(f)
+	for _, cmd := range seeds()[:8] {
+		d.Batch(1, cmd)
+	}
+	rows := map[string][]byte{}
+	d.Machine.Checkpoint(func(k, v []byte) { rows[string(k)] = slices.Clone(v) }, func([]byte) {})
+	keys := slices.Sorted(maps.Keys(rows))
+	for at, k := range keys {
+		f.Add(at, []byte(k), rows[k])
+	}
+	f.Fuzz(func(t *testing.T, at int, key, value []byte) {
+		m := core.New(1)
+		for i, k := range keys {
+			k, v := []byte(k), rows[k]
+			if i == at {
+				k, v = key, value
+			}
+			if m.Load(k, v) != nil {
+				return
+			}
+			if core.RowContents(k, v, func(message.Loc, uint32) {}) != nil {
+				return
+			}
+		}
+		if m.Loaded() == nil {
+			m.Recompute()
+		}
+	})
+}
