@@ -14,8 +14,8 @@ type work struct {
 	install   *pb.SnapshotMetadata
 	conf      []byte // of install
 	responses []*pb.Message
-	held      bool // responses of the log that had to wait for an install
-	task      func(Machine)
+	held      bool          // responses of the log that had to wait for an install
+	task      func(Machine) // gets nil once the group has stopped: its machine may be halfway through an entry
 }
 
 // lane is a node's registration as the machine has it.
@@ -131,8 +131,9 @@ func (a *applier) release() {
 
 func (a *applier) do(w *work, r *report) {
 	switch {
+	case a.failed != nil && w.task != nil:
+		w.task(nil)
 	case a.failed != nil:
-		w.responses = nil
 	case w.task != nil:
 		w.task(a.machine)
 	case w.install != nil:

@@ -269,3 +269,16 @@ func TestGroupThatCannotApplyAnEntryStops(t *testing.T) {
 		t.Errorf("submit: %v", err)
 	}
 }
+
+func TestStoppedGroupHoldsUpNeitherCheckpointsNorTheStop(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	<-m.reg
+	if err := m.group().Submit([]byte{99}, 1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "stopped", func() bool { return m.group().Status().Error != "" })
+	if err := m.node.Stop(context.Background()); err != nil { // no bound: it has to end by itself
+		t.Error(err)
+	}
+}

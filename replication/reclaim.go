@@ -22,6 +22,8 @@ const (
 	samplesMost = 4 * sampleParts
 )
 
+var errStoppedGroup = errors.New("the group has stopped")
+
 // appended remembers how many bytes of log lie after an entry, roughly, so that a lag in bytes can be told in entries.
 type appended struct {
 	bytes   int64
@@ -179,9 +181,18 @@ func (n *Node) live(ctx context.Context, s log.SegmentInfo) int {
 	sum := 0
 	for _, r := range s.Groups {
 		count := make(chan int, 1)
-		n.groups[r.Group].apply.put(work{task: func(m Machine) { count <- m.Live(r.First, r.Last+1) }})
+		n.groups[r.Group].apply.put(work{task: func(m Machine) {
+			if m == nil {
+				count <- -1
+				return
+			}
+			count <- m.Live(r.First, r.Last+1)
+		}})
 		select {
 		case c := <-count:
+			if c < 0 {
+				return -1
+			}
 			sum += c
 		case <-ctx.Done():
 			return -1
@@ -195,6 +206,10 @@ func (n *Node) evacuate(ctx context.Context, s log.SegmentInfo) bool {
 	for _, r := range s.Groups {
 		done := make(chan error, 1)
 		n.groups[r.Group].apply.put(work{task: func(m Machine) {
+			if m == nil {
+				done <- errStoppedGroup
+				return
+			}
 			m.Evacuate(r.First, r.Last+1, func(err error) { done <- err })
 		}})
 		select {
@@ -215,7 +230,7 @@ func (n *Node) checkpoint(ctx context.Context) {
 	for _, g := range n.groups {
 		done := make(chan error, 1)
 		g.apply.put(work{task: func(m Machine) {
-			if !m.Checkpoint(func(err error) { done <- err }) {
+			if m == nil || !m.Checkpoint(func(err error) { done <- err }) {
 				done <- nil
 			}
 		}})

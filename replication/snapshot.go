@@ -73,6 +73,10 @@ func (g *Group) cut() {
 	g.snapshots.cutting = true
 	unpin := g.env.pin(g.id, 0) // the bodies that it refers to may be anywhere in the log
 	g.apply.put(work{task: func(m Machine) {
+		if m == nil {
+			unpin()
+			return
+		}
 		snap, err := m.Snapshot()
 		g.in.put(event{kind: eventCall, call: func(g *Group) { g.wasCut(snap, err, unpin) }})
 	}})

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"time"
 )
@@ -46,6 +47,10 @@ func (t *Transport) incoming(conn net.Conn) {
 		} else {
 			err = t.takeFrames(conn, h.From, fr)
 		}
+	}
+	if errors.Is(err, io.EOF) {
+		t.opts.Logger.Debug("a peer has hung up", "peer", h.From)
+		return
 	}
 	if err != nil && t.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
 		t.opts.Logger.Warn("a peer's connection ends", "peer", h.From, "remote", conn.RemoteAddr(), "error", err)
