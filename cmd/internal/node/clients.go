@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"strconv"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
+	"github.com/understudy-mq/understudy/session/auth"
 )
 
 // openClients makes the AMQP server; its listeners are served once the node is ready.
@@ -93,6 +95,9 @@ func (n *Node) CloseConnection(name, reason string) bool {
 // login judges callers of the admin API, as AMQP clients are judged.
 func (n *Node) login(user, password string, peer net.Addr) (api.Whoami, error) {
 	who, err := n.logins.Authenticate(user, password, peer)
+	if r := (*auth.Refusal)(nil); errors.As(err, &r) {
+		return api.Whoami{}, errors.New(r.Reason) // for the log
+	}
 	if err != nil {
 		return api.Whoami{}, err
 	}

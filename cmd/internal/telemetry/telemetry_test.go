@@ -1,0 +1,102 @@
+package telemetry
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// scrape is what /metrics says of a node with these sources.
+func scrape(t *testing.T, m *Metrics, s Sources) string {
+	t.Helper()
+	if err := m.Watch(Identity{Node: "n@1", Version: "v", RabbitMQ: "3", Data: t.TempDir()}, s); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func TestMetricsSayWhatTheNodeSays(t *testing.T) {
+	m := NewMetrics(slog.New(slog.DiscardHandler))
+	m.Synced(0.001)
+	m.Checkpoint(1, 10, 0.5)
+	m.Evacuated(1, 2, 30)
+	m.LeaderChanged()
+	text := scrape(t, m, Sources{
+		Messages: func() Messages {
+			return Messages{Confirmed: 1, Nacked: 2, Returned: 3, DeliveredManualAck: 4, DeliveredAutoAck: 5, Redelivered: 6, Got: 7, GotEmpty: 8, SessionsAttached: 9}
+		},
+		Totals: func() Totals {
+			return Totals{Queues: 11, Ready: 12, Unacked: 13, Consumers: 14, Connections: 15, Channels: 16}
+		},
+		Groups: func() []Group {
+			return []Group{{Group: 2, Leader: 3, Term: 4, Commit: 5, Applied: 6, Last: 7, First: 8, Leads: true, Stopped: true}}
+		},
+		Log:       func() Log { return Log{Bytes: 21, Writes: 22, Syncs: 23, Segments: 24, SegmentBytes: 25} },
+		ClusterID: func() string { return "c" },
+		Ready:     func() bool { return true },
+	})
+	for _, line := range []string{
+		`rabbitmq_identity_info{rabbitmq_cluster="c",rabbitmq_endpoint="prometheus",rabbitmq_node="n@1"} 1`,
+		`rabbitmq_build_info{product_name="Understudy",product_version="v",rabbitmq_version="3"} 1`,
+		"understudy_ready 1",
+		`rabbitmq_global_messages_confirmed_total{protocol="amqp091"} 1`,
+		"understudy_messages_nacked_total 2",
+		`rabbitmq_global_messages_unroutable_returned_total{protocol="amqp091"} 3`,
+		`rabbitmq_global_messages_delivered_consume_manual_ack_total{protocol="amqp091"} 4`,
+		`rabbitmq_global_messages_delivered_consume_auto_ack_total{protocol="amqp091"} 5`,
+		`rabbitmq_global_messages_delivered_total{protocol="amqp091"} 9`,
+		`rabbitmq_global_messages_redelivered_total{protocol="amqp091"} 6`,
+		"understudy_messages_got_total 7",
+		`rabbitmq_global_messages_get_empty_total{protocol="amqp091"} 8`,
+		"understudy_sessions_attached_total 9",
+		"rabbitmq_queues 11", "rabbitmq_queue_messages_ready 12", "rabbitmq_queue_messages_unacked 13", "rabbitmq_queue_messages 25",
+		"rabbitmq_consumers 14", "rabbitmq_connections 15", "rabbitmq_channels 16",
+		`understudy_group_leader{group="2"} 3`, `rabbitmq_raft_term{group="2"} 4`, `rabbitmq_raft_commit_index{group="2"} 5`,
+		`understudy_group_applied{group="2"} 6`, `rabbitmq_raft_last_written_index{group="2"} 7`,
+		`understudy_group_first_index{group="2"} 8`, `understudy_group_leads{group="2"} 1`, `understudy_group_stopped{group="2"} 1`,
+		"understudy_log_written_bytes_total 21", "understudy_log_writes_total 22", "understudy_log_syncs_total 23",
+		"understudy_log_segments 24", "understudy_log_bytes 25",
+		"understudy_log_fsync_seconds_count 1", "understudy_checkpoint_seconds_sum 0.5", "understudy_checkpoint_bytes_total 10",
+		"understudy_log_evacuated_bytes_total 30", "understudy_leader_changes_total 1",
+	} {
+		if !strings.Contains("\n"+text, "\n"+line+"\n") {
+			t.Errorf("no line %q", line)
+		}
+	}
+	for _, name := range []string{"rabbitmq_process_open_fds", "rabbitmq_process_max_fds", "rabbitmq_disk_space_available_bytes", "go_goroutines", "process_cpu_seconds_total"} {
+		if !strings.Contains(text, "\n"+name+" ") {
+			t.Errorf("no %s", name)
+		}
+	}
+}
+
+func TestLogLines(t *testing.T) {
+	for _, c := range []struct{ level, format, want string }{
+		{"warn", "text", "level=WARN msg=second"},
+		{"error", "json", ""},
+		{"info", "json", `"msg":"first"`},
+	} {
+		var out bytes.Buffer
+		log, err := NewLogger(&out, c.level, c.format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("first")
+		log.Warn("second")
+		if !strings.Contains(out.String(), c.want) || c.want == "" && out.Len() > 0 {
+			t.Errorf("%s %s: %q, want %q", c.level, c.format, out.String(), c.want)
+		}
+	}
+	for _, bad := range [][2]string{{"loud", "text"}, {"info", "xml"}} {
+		if _, err := NewLogger(nil, bad[0], bad[1]); err == nil {
+			t.Errorf("%v was taken", bad)
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// asProgram makes the test binary be the program.
+const asProgram = "TEST_AS_UNDERSTUDY"
+
+// patience bounds every wait of these tests.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// program is a run of the binary.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// run answers what the program printed, and its exit code.
+func run(t *testing.T, args ...string) (out, errors string, code int) {
+	t.Helper()
+	cmd := program(t, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestFailuresAreOneLineAndANonZeroExit(t *testing.T) {
+	nobody := "127.0.0.1:1" // nothing listens on port 1
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"frobnicate"}, 2, "unknown command"},
+		{[]string{"serve", "--no-such-flag"}, 2, "unknown flag"},
+		{[]string{"serve", "extra"}, 2, "usage: understudy serve"},
+		{[]string{"serve", "--config", "/no/such/file"}, 2, "/no/such/file"},
+		{[]string{"status", "--admin-url", "http://" + nobody}, 1, "is the node running?"},
+		{[]string{"status", "--user", "guest"}, 2, "USER:PASSWORD"},
+		{[]string{"members", "add", "2"}, 2, "ID=HOST:PORT"},
+		{[]string{"members", "promote", "x"}, 2, "no node id"},
+		{[]string{"members", "transfer-leader", "x", "1"}, 2, "no group"},
+		{[]string{"members", "frobnicate"}, 2, "unknown verb"},
+		{[]string{"publish", "q", "x", "--amqp-url", "amqp://" + nobody + "/"}, 1, "connect"},
+		{[]string{"recover", "--data", "/no/such/folder"}, 2, "--force-new-cluster"},
+		{[]string{"dump-log", "--data", t.TempDir()}, 1, "no node's data folder"},
+	} {
+		_, text, code := run(t, c.args...)
+		if code != c.code || !strings.Contains(text, c.says) || strings.Count(text, "\n") != 1 {
+			t.Errorf("%v: exit %d, want %d and one line with %q:\n%s", c.args, code, c.code, c.says, text)
+		}
+	}
+}
+
+func TestWrongSettingsAreListedAllAtOnceWithExit2(t *testing.T) {
+	_, text, code := run(t, "serve", "--groups", "0", "--node-id", "0", "--log-level", "loud", "--data", filepath.Join(t.TempDir(), "d"))
+	if code != exitUsage {
+		t.Errorf("exit %d, want 2", code)
+	}
+	for _, key := range []string{"--groups", "--node-id", "--log-level"} {
+		if !strings.Contains(text, key) {
+			t.Errorf("no word of %s in:\n%s", key, text)
+		}
+	}
+}
+
+func TestPrintConfigPrintsWhatWouldBeServed(t *testing.T) {
+	out, _, code := run(t, "serve", "--print-config", "--groups", "9")
+	if code != 0 || !strings.Contains(out, "groups: 9\n") || !strings.Contains(out, "amqp: :5672\n") {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+}
+
+func TestVersionHelpAndCompletion(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--version"}, version},
+		{[]string{"help", "serve"}, "--node-id"},
+		{[]string{"completion", "bash"}, "understudy"},
+		{[]string{"help", "recover"}, "lose"},
+	} {
+		if out, _, code := run(t, c.args...); code != 0 || !strings.Contains(out, c.says) {
+			t.Errorf("%v: exit %d, no %q in\n%.300s", c.args, code, c.says, out)
+		}
+	}
+}
+
+// server is a running node.
+type server struct {
+	t           *testing.T
+	cmd         *exec.Cmd
+	lines       *bufio.Scanner
+	admin, amqp string // URLs
+	data        string
+}
+
+// serveNode starts a node and waits for its ready line.
+func serveNode(t *testing.T, args ...string) *server {
+	t.Helper()
+	ports := freeAddresses(t, 3)
+	s := &server{t: t, admin: "http://" + ports[0], amqp: "amqp://guest:guest@" + ports[1] + "/", data: filepath.Join(t.TempDir(), "d")}
+	args = append([]string{"serve", "--data", s.data, "--admin", ports[0], "--amqp", ports[1], "--peer", ports[2], "--groups", "1"}, args...)
+	s.cmd = program(t, args...)
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() })
+	s.lines = bufio.NewScanner(out)
+	if !s.lines.Scan() || !strings.HasPrefix(s.lines.Text(), "ready") {
+		t.Fatalf("it printed %q, want a line that begins with ready", s.lines.Text())
+	}
+	return s
+}
+
+func freeAddresses(t *testing.T, n int) (list []string) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		list = append(list, l.Addr().String())
+	}
+	return list
+}
+
+// signal sends a signal.
+func (s *server) signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// exit waits for the end and answers the exit code.
+func (s *server) exit() int {
+	s.t.Helper()
+	killed := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
+	defer killed.Stop()
+	if s.lines.Scan() {
+		s.t.Errorf("more than one line on standard output: %q", s.lines.Text())
+	}
+	_ = s.cmd.Wait()
+	return s.cmd.ProcessState.ExitCode()
+}
+
+func TestVerbsWorkOnARunningNode(t *testing.T) {
+	s := serveNode(t)
+	declare(t, s.amqp, "q")
+	admin := []string{"--admin-url", s.admin}
+	for _, c := range []struct {
+		args []string
+		says string // on standard output
+	}{
+		{[]string{"publish", "q", "hello", "--amqp-url", s.amqp}, ""},
+		{append([]string{"queues", "list"}, admin...), "/      q     1      0"},
+		{append([]string{"queues", "list", "--json", "--vhost", "/"}, admin...), `"messages_ready":1`},
+		{[]string{"get", "q", "--requeue", "--amqp-url", s.amqp}, "hello\n"},
+		{[]string{"get", "q", "--requeue", "--json", "--amqp-url", s.amqp}, `"redelivered":true`},
+		{[]string{"consume", "q", "--count", "1", "--amqp-url", s.amqp}, "hello\n"},
+		{[]string{"get", "q", "--amqp-url", s.amqp}, ""},
+		{append([]string{"status"}, admin...), "voter"},
+		{append([]string{"status", "--json"}, admin...), `"groups":[{"group":0`},
+		{append([]string{"members", "list"}, admin...), "NODE  ADDRESS"},
+		{append([]string{"fingerprint"}, admin...), `[{"group":0,"applied":`},
+		{append([]string{"exchanges", "list"}, admin...), "amq.topic"},
+		{append([]string{"bindings", "list"}, admin...), "queue  q"},
+		{append([]string{"consumers", "list"}, admin...), "PREFETCH"},
+		{append([]string{"connections", "list"}, admin...), "CHANNELS"},
+	} {
+		out, text, code := run(t, c.args...)
+		if code != 0 || !strings.Contains(out, c.says) || c.says == "" && out != "" {
+			t.Errorf("%v: exit %d, want 0 and %q:\n%s%s", c.args, code, c.says, out, text)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"publish", "nowhere", "x", "--amqp-url", s.amqp}, "NO_ROUTE"},
+		{[]string{"get", "nowhere", "--amqp-url", s.amqp}, "NOT_FOUND"},
+		{append([]string{"members", "remove", "7"}, admin...), "not a member"},
+		{append([]string{"connections", "close", "nobody"}, admin...), "404"},
+		{append([]string{"status", "--user", "guest:wrong"}, admin...), "Login failed"},
+		{[]string{"dump-log", "--data", s.data}, "in use by another process"},
+		{[]string{"recover", "--data", s.data, "--force-new-cluster"}, "in use by another process"},
+	} {
+		if _, text, code := run(t, c.args...); code != exitFailure || !strings.Contains(text, c.says) || strings.Count(text, "\n") != 1 {
+			t.Errorf("%v: exit %d, want 1 and one line with %q:\n%s", c.args, code, c.says, text)
+		}
+	}
+	s.signal(syscall.SIGTERM)
+	if code := s.exit(); code != 0 {
+		t.Errorf("exit %d after SIGTERM, want 0", code)
+	}
+	out, text, code := run(t, "dump-log", "--data", s.data)
+	if code != 0 || !strings.Contains(out, "Publish") || !strings.Contains(out, "ClusterInit") {
+		t.Errorf("dump-log: exit %d:\n%s%s", code, out, text)
+	}
+	out, text, code = run(t, "dump-log", "--json", "--group", "0", "--data", s.data)
+	if code != 0 || strings.Contains(out, `"group":1`) || !strings.Contains(out, `"kind":"ClusterInit","command":{"ID":"`) {
+		t.Errorf("dump-log --json: exit %d:\n%s%s", code, out, text)
+	}
+}
+
+// declare makes a queue, which no verb does yet.
+func declare(t *testing.T, url, queue string) {
+	t.Helper()
+	err := withChannel(url, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(queue, true, false, false, false, nil)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A client that says nothing holds a drain up for half of its time, here longer than the test's patience; a second signal
+// does not wait for it.
+func TestASecondSignalEndsTheProcessAtOnce(t *testing.T) {
+	s := serveNode(t, "--drain-seconds", "600")
+	address := strings.TrimSuffix(strings.SplitN(s.amqp, "@", 2)[1], "/")
+	silent, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	s.signal(syscall.SIGTERM)
+	awaitRefusal(t, address)
+	s.signal(syscall.SIGTERM)
+	if code := s.exit(); code != exitFailure {
+		t.Errorf("exit %d, want %d", code, exitFailure)
+	}
+}
+
+// awaitRefusal waits until nothing listens on an address: the drain has begun.
+func awaitRefusal(t *testing.T, address string) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		_ = c.Close()
+		if time.Now().After(end) {
+			t.Fatalf("%s is still listened on", address)
+		}
+	}
+}
