@@ -1,6 +1,7 @@
 package log
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -34,7 +35,7 @@ func writeFile(t testing.TB, fs vfs.FS, path string, b []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Write(b); err != nil {
+	if _, err := f.Write(append([]byte(nil), b...)); err != nil { // Write may scribble over what it is given
 		t.Fatal(err)
 	}
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
@@ -138,7 +139,9 @@ func TestCommitIndexNeverPassesTheLastEntry(t *testing.T) {
 // wantDamage opens the log, and wants it refused for the file and an offset in from..to.
 func wantDamage(t *testing.T, fs vfs.FS, file string, from, to int64) {
 	t.Helper()
-	_, err := Open(testOptions(t, fs))
+	o := testOptions(t, fs)
+	o.EnsureDefaults()
+	_, _, err := load(o)
 	var d *DamageError
 	if !errors.As(err, &d) {
 		t.Fatalf("opened, or another error: %v", err)
@@ -229,6 +232,45 @@ func TestMissingSegmentStopsTheOpen(t *testing.T) {
 	_, err := Open(testOptions(t, diskOf(t, files)))
 	if err == nil || !strings.Contains(err.Error(), "of group 1 are missing") {
 		t.Fatalf("open without segment 2: %v", err)
+	}
+}
+
+func TestSegmentOfAnotherLogStopsTheOpen(t *testing.T) {
+	ours, theirs := killed(t, Write{Entries: testEntries(1, 1, 200, 1, 1000)}), killed(t, Write{Entries: testEntries(1, 1, 200, 1, 1000)})
+	name := segmentName(2)
+	ours[name] = theirs[name]
+	wantDamage(t, diskOf(t, ours), name, headerBlock, int64(len(ours[name])))
+}
+
+func TestRecordOfAnOlderUseOfTheFileIsNoRecord(t *testing.T) {
+	files := killed(t, Write{Entries: testEntries(1, 1, 3, 1, 100)})
+	b := files[segmentName(1)]
+	records := recordsOf(t, diskOf(t, files))
+	last := records[len(records)-1].Offset
+	before := records[len(records)-2].Offset
+	h, _ := parseRecordHeader(b[last:], 0)
+	h.generation++
+	h.put(b[last:], binary.LittleEndian.Uint32(b[before:])) // all else is right, its checksum too
+	l := mustOpen(t, testOptions(t, diskOf(t, files)))
+	defer mustClose(t, l)
+	wantLog(t, l.Group(1), 1, 2, always(1), 100)
+}
+
+func TestDroppedSegmentThatComesBackIsIgnored(t *testing.T) {
+	fs := vfs.NewMem()
+	l := mustOpen(t, testOptions(t, fs))
+	appendSync(t, l.Group(1), Write{Entries: testEntries(1, 1, 100, 1, 1000)})
+	old := diskFiles(t, fs)[segmentName(1)]
+	l.Group(1).TruncateTo(100, 1)
+	dropAll(t, l)
+	appendSync(t, l.Group(1), Write{Entries: testEntries(1, 101, 200, 1, 1000)})
+	mustClose(t, l)
+	writeFile(t, fs, "/log/"+segmentName(1), old) // as if its removal had not reached the disk
+	l = mustOpen(t, testOptions(t, fs))
+	defer mustClose(t, l)
+	wantLog(t, l.Group(1), 101, 200, always(1), 1000)
+	if s := l.Segments(); s[0].ID == 1 {
+		t.Fatal("segment 1 is back")
 	}
 }
 

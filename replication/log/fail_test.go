@@ -69,7 +69,12 @@ func TestGapInAppendedEntriesIsFatal(t *testing.T) {
 	var fatal error
 	o.Fatal = func(err error) { fatal = err }
 	l := mustOpen(t, o)
-	l.Group(1).Append(Write{Entries: testEntries(1, 2, 2, 1, 10), Sync: true}, func() { t.Error("acknowledged") })
+	acked := func() { t.Error("acknowledged") }
+	l.Group(1).Append(Write{Entries: testEntries(1, 2, 2, 1, 10), Sync: true}, acked)
+	l.Group(2).Append(Write{Entries: testEntries(2, 1, 1, 1, 10), Sync: true}, acked)
+	if err := l.flush(); !errors.Is(err, ErrClosed) {
+		t.Errorf("flush: %v", err)
+	}
 	mustClose(t, l)
 	if fatal == nil {
 		t.Fatal("entry 2 was taken into an empty log")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -290,9 +291,11 @@ func TestConcurrentAppendsShareSyncs(t *testing.T) {
 }
 
 func TestOverriddenEntryIsNotTakenForItsSuccessor(t *testing.T) {
-	gate := make(chan struct{})
+	arrived, gate := make(chan struct{}), make(chan struct{})
+	var gated atomic.Bool
 	o := testOptions(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if op.Kind == errorfs.OpFileWriteAt && op.Offset >= headerBlock && op.Offset < 32<<10 {
+		if op.Kind == errorfs.OpFileWriteAt && gated.Load() {
+			arrived <- struct{}{}
 			<-gate
 		}
 		return nil
@@ -301,16 +304,29 @@ func TestOverriddenEntryIsNotTakenForItsSuccessor(t *testing.T) {
 	l := mustOpen(t, o)
 	defer mustClose(t, l)
 	g := l.Group(1)
-	first := make(chan struct{})
-	g.Append(Write{Entries: testEntries(1, 1, 1, 1, 100), Sync: true}, func() { close(first) })
-	gate <- struct{}{}                                          // it is being written
-	g.Append(Write{Entries: testEntries(1, 1, 1, 2, 100)}, nil) // and overridden
-	<-first
-	second := make(chan struct{})
-	g.Append(Write{Sync: true}, func() { close(second) })
-	wantLog(t, g, 1, 1, always(2), 100) // the second is not written yet
+	appendSync(t, g, Write{HardState: makeHardState(1, 0, 0)})
+	gated.Store(true)
+	g.Append(Write{Entries: testEntries(1, 1, 1, 1, 100), Sync: true}, nil)
+	<-arrived                                                               // it is being written
+	g.Append(Write{Entries: testEntries(1, 1, 1, 2, 100), Sync: true}, nil) // and overridden
+	gate <- struct{}{}
+	<-arrived // the first is on disk and the tail was evicted; the second is not written yet
+	wantLog(t, g, 1, 1, always(2), 100)
+	gated.Store(false)
 	close(gate)
-	<-second
 	mustFlush(t, l)
 	wantLog(t, g, 1, 1, always(2), 100)
+}
+
+func TestOverriddenEntryIsNotReadFromTheCache(t *testing.T) {
+	o := testOptions(t, vfs.NewMem())
+	o.TailBytes = 1
+	l := mustOpen(t, o)
+	defer mustClose(t, l)
+	g := l.Group(1)
+	for term := uint64(1); term <= 3; term++ {
+		appendSync(t, g, Write{Entries: testEntries(1, 1, 5, term, 100)})
+		mustFlush(t, l)
+		wantLog(t, g, 1, 5, always(term), 100)
+	}
 }

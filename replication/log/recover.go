@@ -233,8 +233,7 @@ func (g *Group) replayState(s groupState) {
 	}
 	g.index.truncate(s.truncated)
 	g.trim()
-	g.index.cut(s.last.index + 1)
-	if g.index.last() != s.last.index {
+	if g.index.last() != s.last.index { // what is known is stale: its override, or its continuation, was dropped
 		g.index.slots, g.index.base = nil, s.last.index+1
 	}
 }

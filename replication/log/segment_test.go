@@ -160,6 +160,9 @@ func TestFilesAreRecycledAndSparesBounded(t *testing.T) {
 	if s := l.Stats(); s.Segments > 2 || made < 10 {
 		t.Errorf("%d segments, %d spare files in all", s.Segments, made)
 	}
+	appendSync(t, g, Write{Entries: testEntries(1, 1201, 1900, 4, 1000)})
+	g.TruncateTo(1900, 4)
+	dropAll(t, l) // more than are kept
 	mustClose(t, l)
 	found, err := list(mem, "/log")
 	if err != nil || len(found.spares) > sparesMax || len(found.segments) > 2 {
