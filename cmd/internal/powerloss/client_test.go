@@ -133,8 +133,8 @@ func (c *client) callAndWait(cmd entry.Addressed) error {
 
 // wait flushes and waits; ok is called with mu held.
 func (c *client) wait(ok func() bool) error {
-	if err := c.session.Flush(); err != nil {
-		return fmt.Errorf("%w: %w", errLeft, err)
+	if err := c.flush(); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,6 +143,14 @@ func (c *client) wait(ok func() bool) error {
 			return c.closed
 		}
 		c.changed.Wait()
+	}
+	return nil
+}
+
+// flush hands on what was sent.
+func (c *client) flush() error {
+	if err := c.session.Flush(); err != nil {
+		return fmt.Errorf("%w: %w", errLeft, err)
 	}
 	return nil
 }

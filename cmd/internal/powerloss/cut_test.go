@@ -16,25 +16,37 @@ type image struct {
 	clients []bounds
 }
 
+// pace says at which syncs to cut: one in so many. The store syncs less often than the log.
+type pace struct{ ofLog, ofStore int }
+
 // cutter takes images of a cluster at some of its syncs.
 type cutter struct {
 	cluster *cluster
-	limit   int
-	only    uint64 // the node whose disk dies with the first cut of it, 0 for none
+	pace    pace
+	victim  uint64 // the node that is cut alone, and whose disk ends with it; 0 for all at once, which go on
 
 	mu      sync.Mutex
 	rng     *rand.Rand
+	limit   int
 	syncs   int
 	ledgers []*ledger
+	clients []bounds // of clients that are gone
 	images  []image
 }
 
-// watch begins to cut the cluster's power at syncs, up to limit times.
-func watch(c *cluster, seed uint64, limit int) *cutter {
-	k := &cutter{cluster: c, limit: limit, rng: rand.New(rand.NewPCG(seed, 77))}
+// watch begins to cut the power of a cluster, or of one of its nodes, at syncs, up to limit times.
+func watch(c *cluster, seed uint64, p pace, limit int) *cutter {
+	k := &cutter{cluster: c, pace: p, limit: limit, rng: rand.New(rand.NewPCG(seed, 77))}
 	for _, d := range c.disks {
-		d.onSync = k.atSync
+		d.watch(k.atSync)
 	}
+	return k
+}
+
+// watchOne is watch for the end of one node's disk.
+func watchOne(c *cluster, seed, victim uint64, p pace) *cutter {
+	k := &cutter{cluster: c, pace: p, limit: 1, victim: victim, rng: rand.New(rand.NewPCG(seed, 78))}
+	c.disks[victim].watch(k.atSync)
 	return k
 }
 
@@ -52,23 +64,25 @@ func (k *cutter) enough() bool {
 	return len(k.images) >= k.limit
 }
 
-// One in so many syncs is cut at. The store syncs seldom.
-const (
-	everyOfLog   = 8
-	everyOfStore = 3
-)
-
-func (k *cutter) atSync(d *disk, file string) {
+// stop ends the cutting and answers the images.
+func (k *cutter) stop() []image {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	every := everyOfStore
+	k.limit = 0
+	return k.images
+}
+
+func (k *cutter) atSync(file string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	every := k.pace.ofStore
 	if ofLog(file) {
-		every = everyOfLog
+		every = k.pace.ofLog
 	}
 	if k.syncs++; len(k.images) >= k.limit || k.rng.IntN(every) != 0 {
 		return
 	}
-	time.Sleep(syncHold) // a slow disk
+	time.Sleep(syncHold)
 	k.images = append(k.images, k.cut(fmt.Sprintf("cut %d, before sync %d, of %s", len(k.images), k.syncs, file)))
 }
 
@@ -83,13 +97,14 @@ func (k *cutter) cut(name string) image {
 		promised[i] = l.promises()
 	}
 	for id := range c.ids() {
-		if d := c.disks[id]; k.only == 0 || k.only == id {
-			img.disks[id] = d.clone(keep, k.rng)
+		if k.victim == 0 || k.victim == id {
+			img.disks[id] = c.disks[id].clone(keep, k.rng)
 		}
 	}
-	if k.only != 0 {
-		c.disks[k.only].die()
+	if k.victim != 0 {
+		c.disks[k.victim].die()
 	}
+	img.clients = append(img.clients, k.clients...)
 	for i, l := range k.ledgers {
 		img.clients = append(img.clients, l.bounds(promised[i]))
 	}

@@ -29,11 +29,10 @@ type power struct {
 type disk struct {
 	mem   *vfs.MemFS
 	power *power
-	// onSync is called before each sync, outside all locks; may be nil.
-	onSync func(d *disk, file string)
 
-	mu    sync.Mutex
-	fault func(errorfs.Op) error // of changes only; may be nil
+	mu     sync.Mutex
+	onSync func(file string)      // called before each sync, outside all locks; may be nil
+	fault  func(errorfs.Op) error // of changes only; may be nil
 }
 
 func newDisk(p *power, mem *vfs.MemFS) *disk { return &disk{mem: mem, power: p} }
@@ -48,8 +47,8 @@ func (d *disk) fs() vfs.FS {
 		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpFileClose {
 			return nil
 		}
-		if d.onSync != nil && isSync(op.Kind) {
-			d.onSync(d, op.Path)
+		if isSync(op.Kind) {
+			d.beforeSync(op.Path)
 		}
 		d.power.RLock()
 		defer d.power.RUnlock()
@@ -62,7 +61,23 @@ func (d *disk) fs() vfs.FS {
 	}))
 }
 
-// break makes changes fail as f says; nil mends the disk.
+func (d *disk) beforeSync(file string) {
+	d.mu.Lock()
+	f := d.onSync
+	d.mu.Unlock()
+	if f != nil {
+		f(file)
+	}
+}
+
+// watch has f called before each sync, with the file's name.
+func (d *disk) watch(f func(file string)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.onSync = f
+}
+
+// breakWith makes changes fail as f says; nil mends the disk.
 func (d *disk) breakWith(f func(errorfs.Op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

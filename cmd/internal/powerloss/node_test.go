@@ -26,7 +26,7 @@ const (
 
 	systemGroup = 0
 	// patience bounds every wait; nothing is expected to take nearly as long.
-	patience = 60 * time.Second
+	patience = 20 * time.Second
 )
 
 // groups are all groups; vhosts say which of them each vhost is in.
@@ -55,9 +55,14 @@ type node struct {
 	handle map[uint64]*handle
 	failed chan error // what Fatal was called with
 
+	checkpoints, evacuated atomic.Int64 // contents
+
 	mu         sync.Mutex
 	changed    sync.Cond
 	registered map[uint64]bool
+
+	ended sync.Once
+	up    chan struct{} // closed when boot is done with it
 }
 
 // handle is a group of replication's that is not there yet when its users are made.
@@ -85,8 +90,9 @@ func (h *handle) readEntry(index uint64, offset, size int) ([]byte, error) {
 // boot starts a node over what its disk holds.
 func boot(s settings) (*node, error) {
 	n := &node{settings: s, states: map[uint64]*store.Group{}, handle: map[uint64]*handle{},
-		failed: make(chan error, 1), registered: map[uint64]bool{}}
+		failed: make(chan error, 1), registered: map[uint64]bool{}, up: make(chan struct{})}
 	n.changed.L = &n.mu
+	defer close(n.up)
 	if err := n.openStore(); err != nil {
 		return nil, err
 	}
@@ -96,9 +102,11 @@ func boot(s settings) (*node, error) {
 	return n, nil
 }
 
+// fatal ends the node as the process would end. It must not block.
 func (n *node) fatal(err error) {
 	select {
 	case n.failed <- err:
+		go n.crash()
 	default:
 	}
 }
@@ -106,6 +114,10 @@ func (n *node) fatal(err error) {
 func (n *node) openStore() error {
 	db, err := store.Open(n.fs, storeDir, store.Options{
 		Fatal: n.fatal, Logger: logger(n.id), CacheBytes: 1 << 20, MemTableBytes: 64 << 10,
+		Metrics: store.Metrics{
+			Checkpoint: func(uint64, int, float64) { n.checkpoints.Add(1) },
+			Evacuated:  func(_ uint64, contents int, _ int64) { n.evacuated.Add(int64(contents)) },
+		},
 	})
 	if err != nil {
 		return err
@@ -147,7 +159,7 @@ func (n *node) startRaft() error {
 			},
 		},
 		// Small, so that segments are sealed, emptied and dropped, and checkpoints made, all the time.
-		TickInterval: 10 * time.Millisecond, SegmentBytes: 64 << 10, LogBytesMax: 192 << 10,
+		TickInterval: 10 * time.Millisecond, SegmentBytes: 64 << 10, LogBytesMax: 128 << 10,
 		CheckpointBytes: 32 << 10, FollowerLagBytes: 192 << 10,
 	}
 	if n.peers == nil {
@@ -242,12 +254,20 @@ func (n *node) hasVhost(name string) (has bool) {
 }
 
 // crash ends the node's goroutines with no more ado than a power cut makes: its disk is to have been cloned before, and
-// whatever it still writes is lost.
+// whatever it still writes is lost. Its clients lose their sessions.
 func (n *node) crash() {
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = n.raft.Stop(now)
-	_ = n.db.Close()
+	n.ended.Do(func() {
+		if <-n.up; n.raft == nil {
+			return // boot has failed, and has tidied up
+		}
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		for _, id := range groups {
+			n.broker.Unregistered(id, "the process has ended")
+		}
+		_ = n.raft.Stop(now)
+		_ = n.db.Close()
+	})
 }
 
 // stop ends the node in good order.

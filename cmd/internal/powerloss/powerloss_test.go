@@ -6,91 +6,203 @@ import (
 	"flag"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
-var seedFlag = flag.Uint64("seed", 0, "seed of the one run of the tests of power loss; 0 runs the usual ones")
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func seeds(n uint64) (out []uint64) {
+var seedFlag = flag.Uint64("seed", 0, "seed of the one run of each test of power loss; 0 runs the usual ones")
+
+// eachSeed runs a test with the usual seeds, or the one that the command line names, and says how to replay a failure.
+func eachSeed(t *testing.T, n uint64, run func(t *testing.T, ctx context.Context, seed uint64) error) {
+	first, last := uint64(1), n
 	if *seedFlag != 0 {
-		return []uint64{*seedFlag}
+		first, last = *seedFlag, *seedFlag
 	}
-	for i := range n {
-		out = append(out, i+1)
+	for seed := first; seed <= last; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+			defer cancel()
+			if err := run(t, ctx, seed); err != nil {
+				t.Fatalf("%v\nreplay: go test ./cmd/internal/powerloss -run %s -seed %d", err, t.Name()[:len(t.Name())-len(fmt.Sprintf("/seed=%d", seed))], seed)
+			}
+		})
 	}
-	return out
 }
 
-// load runs two clients at each node, until the cutter has enough.
-func load(ctx context.Context, c *cluster, k *cutter, seed uint64, steps int) error {
+// crew makes two clients at each node, followed by k, and runs their scripts until enough says so. What ends with the
+// loss of a session is no failure.
+func crew(ctx context.Context, c *cluster, k *cutter, seed, first uint64, enough func() bool) error {
 	var wait sync.WaitGroup
-	errs := make([]error, 2*c.size)
-	number := 0
-	for id := range c.ids() {
+	var mu sync.Mutex
+	var errs []error
+	number := first
+	for id, n := range c.nodes {
 		for vhost := range vhosts {
-			i := number
 			number++
-			cl := newClient(ctx, c.nodes[id].broker, fmt.Sprintf("client %d of node %d", number, id), vhost)
+			cl := newClient(ctx, n.broker, fmt.Sprintf("client %d of node %d", number, id), vhost)
 			k.follow(&cl.ledger)
-			s := newScript(cl, uint64(number), seed)
-			wait.Go(func() { errs[i] = s.run(steps, k.enough) })
+			s := newScript(cl, number, seed)
+			wait.Go(func() {
+				if err := s.run(enough); err != nil && !errors.Is(err, errLeft) {
+					mu.Lock()
+					defer mu.Unlock()
+					errs = append(errs, err)
+				}
+			})
 		}
 	}
 	wait.Wait()
 	return errors.Join(errs...)
 }
 
-func TestPowerLossAtAnySyncOfASingleNodeLosesNothingPromised(t *testing.T) {
-	for _, seed := range seeds(8) {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			images := singleRun(t, ctx, seed, 60)
-			for _, img := range images {
-				if err := survives(ctx, t, img, 1); err != nil {
-					t.Fatalf("%s: %v\nreplay: go test ./cmd/internal/powerloss -run SingleNode -seed %d", img.name, err, seed)
-				}
-			}
-		})
-	}
-}
-
-func singleRun(t *testing.T, ctx context.Context, seed uint64, cuts int) []image {
-	c := newCluster(t, 1, nil)
-	k := watch(c, seed, cuts)
+// cutRun loads a new cluster and answers what cuts left of it.
+func cutRun(t *testing.T, ctx context.Context, size int, seed uint64, p pace, cuts int) ([]image, error) {
+	c := newCluster(t, size, nil)
+	k := watch(c, seed, p, cuts)
 	if err := c.start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer c.crash()
 	if err := c.form(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	if err := load(ctx, c, k, seed, 1<<20); err != nil {
-		t.Fatal(err)
+	if err := crew(ctx, c, k, seed, 0, k.enough); err != nil {
+		return nil, err
 	}
-	for _, err := range c.failures() {
-		t.Error(err)
+	if err := errors.Join(c.failures()...); err != nil {
+		return nil, err
 	}
-	return k.images
+	return k.stop(), c.worked()
 }
 
-// survives boots nodes from an image and judges what they hold.
-func survives(ctx context.Context, t *testing.T, img image, size int) error {
-	c := newCluster(t, size, img.disks)
+// worked says whether the load has had everything happen that a cut could fall into.
+func (c *cluster) worked() error {
+	for id, n := range c.nodes {
+		first := n.raft.Group(1).Status().FirstIndex
+		if n.checkpoints.Load() < 10 || n.evacuated.Load() == 0 || first < 10 {
+			return fmt.Errorf("node %d made %d checkpoints, moved %d contents out of the log and dropped its entries before %d only: "+
+				"the load is too light", id, n.checkpoints.Load(), n.evacuated.Load(), first)
+		}
+	}
+	return nil
+}
+
+// survives boots a cluster from an image and judges what it holds. With again, power is lost once more during the boot.
+func survives(t *testing.T, ctx context.Context, img image, again uint64) error {
+	c := newCluster(t, len(img.disks), img.disks)
+	k := watch(c, again, pace{2, 2}, int(min(again, 1)))
+	k.clients = img.clients
 	if err := c.start(); err != nil {
-		return err
+		return fmt.Errorf("%s: %w", img.name, err)
 	}
 	defer c.crash()
+	if err := c.whole(ctx, img.clients, k); err != nil {
+		return fmt.Errorf("%s: %w", img.name, err)
+	}
+	for _, second := range k.images {
+		second.name = img.name + "; then, during the boot, " + second.name
+		if err := survives(t, ctx, second, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole waits until all nodes are up and judges what they hold, ends k's cuts, and has every node work.
+func (c *cluster) whole(ctx context.Context, clients []bounds, k *cutter) error {
 	for _, n := range c.nodes {
 		if err := n.awaitRegistered(groups...); err != nil {
 			return err
 		}
 	}
 	for _, n := range c.nodes {
-		if err := errors.Join(c.judge(ctx, n, img.clients), n.checkFingerprint(), n.goesOn(ctx, "one")); err != nil {
+		if err := c.judge(ctx, n, clients); err != nil {
+			return err
+		}
+	}
+	k.stop()
+	for _, n := range c.nodes {
+		if err := errors.Join(n.checkFingerprint(), n.goesOn(ctx, "one")); err != nil {
 			return err
 		}
 	}
 	return errors.Join(append(c.failures(), c.agree())...)
+}
+
+func TestPowerLossAtAnySyncOfASingleNodeLosesNothingPromised(t *testing.T) {
+	eachSeed(t, 9, func(t *testing.T, ctx context.Context, seed uint64) error {
+		images, err := cutRun(t, ctx, 1, seed, pace{24, 6}, 50)
+		for i, img := range images {
+			if err == nil {
+				err = survives(t, ctx, img, uint64(max(0, i%4-2)*i))
+			}
+		}
+		return err
+	})
+}
+
+func TestPowerLossOfAllThreeNodesAtAnySyncLosesNothingPromised(t *testing.T) {
+	eachSeed(t, 4, func(t *testing.T, ctx context.Context, seed uint64) error {
+		images, err := cutRun(t, ctx, 3, seed, pace{200, 60}, 10)
+		for _, img := range images {
+			if err == nil {
+				err = survives(t, ctx, img, 0)
+			}
+		}
+		return err
+	})
+}
+
+func TestNodeThatLosesPowerRejoinsAndAllAgree(t *testing.T) {
+	eachSeed(t, 3, func(t *testing.T, ctx context.Context, seed uint64) error {
+		c := newCluster(t, 3, nil)
+		if err := c.start(); err != nil {
+			return err
+		}
+		defer c.crash()
+		if err := c.form(); err != nil {
+			return err
+		}
+		var clients []bounds
+		for round := range uint64(7) {
+			more, err := c.loseOne(ctx, seed*100+round, 1+round%3, 100*round)
+			if err != nil {
+				return fmt.Errorf("round %d: %w", round, err)
+			}
+			clients = append(clients, more...)
+			if err := c.whole(ctx, clients, &cutter{}); err != nil {
+				return fmt.Errorf("round %d: %w", round, err)
+			}
+		}
+		return nil
+	})
+}
+
+// stepsAfter is how many steps of scripts are taken beside a node that has lost its power.
+const stepsAfter = 40
+
+// loseOne cuts a node's power under load, boots it from what the cut left while the others went on, and answers what the
+// clients have been promised and have asked for.
+func (c *cluster) loseOne(ctx context.Context, seed, victim, first uint64) ([]bounds, error) {
+	k := watchOne(c, seed, victim, pace{60, 30})
+	var after atomic.Int64
+	if err := crew(ctx, c, k, seed, first, func() bool { return k.enough() && after.Add(1) > stepsAfter }); err != nil {
+		return nil, err
+	}
+	img := k.stop()[0]
+	c.crashNode(victim)
+	c.disks[victim] = newDisk(c.power, img.disks[victim])
+	if err := c.boot(victim); err != nil {
+		return nil, fmt.Errorf("%s: %w", img.name, err)
+	}
+	var clients []bounds
+	for _, l := range k.ledgers {
+		clients = append(clients, l.bounds(l.promises()))
+	}
+	return clients, nil
 }

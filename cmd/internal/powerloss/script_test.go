@@ -31,12 +31,12 @@ func newScript(c *client, number, seed uint64) *script {
 	return s
 }
 
-// run plays the script until it is done, enough says so, or the session is lost (errLeft).
-func (s *script) run(steps int, enough func() bool) error {
+// run plays the script until enough says so, or the session is lost (errLeft).
+func (s *script) run(enough func() bool) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
-	for i := 0; i < steps && !enough(); i++ {
+	for !enough() {
 		if err := s.step(); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (s *script) burst(q string) error {
 		s.change(change{what: publish, queues: queues, ids: []uint64{id}})
 		s.publish(exchange, key, makeBody(id, size), fragments)
 	}
-	return s.session.Flush()
+	return s.flush()
 }
 
 func (s *script) publish(exchange, key string, body []byte, fragments int) {
@@ -228,7 +228,7 @@ func (s *script) reattach() error {
 			return err
 		}
 	}
-	if err := s.session.Flush(); err != nil {
+	if err := s.flush(); err != nil {
 		return err
 	}
 	s.leave()
