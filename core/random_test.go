@@ -40,22 +40,28 @@ func (h *modelChannel) ref() entry.Ref {
 	return entry.Ref{Session: h.id.session, Epoch: 1, Channel: h.id.number}
 }
 
-// do applies commands as one batch and has the model judge the effects.
-func (w *walk) do(cmds ...entry.Command) { w.m.check(w.d.Batch(1, cmds...)) }
+// nodeOf is where a session lives: the two nodes take turns.
+func nodeOf(session uint64) uint64 { return 1 + session%2 }
+
+// do applies commands as one batch of the channel's node and has the model judge the effects.
+func (w *walk) do(h *modelChannel, cmds ...entry.Command) {
+	w.m.check(w.d.Batch(nodeOf(h.id.session), cmds...))
+}
 
 // attach makes a session with two channels.
 func (w *walk) attach(id uint64) {
-	w.d.Batch(1, &entry.Attach{Vhost: "/"})
+	w.d.Batch(nodeOf(id), &entry.Attach{Vhost: "/"})
 	for n := uint16(1); n <= 2; n++ {
 		h := w.m.open(modelID{id, n})
-		w.do(&entry.ChannelOpen{Ref: h.ref()})
+		w.do(h, &entry.ChannelOpen{Ref: h.ref()})
 	}
 }
 
 func (w *walk) step() {
 	h := w.channel()
 	steps := []func(*modelChannel){w.publish, w.publish, w.publish, w.fanout, w.consume, w.cancel, w.get, w.get, w.settle,
-		w.settle, w.settle, w.recover, w.written, w.qos, w.confirm, w.reopen, w.replaceSession, w.purge, w.redeclare, w.restart}
+		w.settle, w.settle, w.recover, w.written, w.qos, w.confirm, w.reopen, w.replaceSession, w.purge, w.redeclare, w.restart,
+		w.failNode}
 	steps[w.pick("step", len(steps))](h)
 	w.m.compare(w.d.Machine)
 }
@@ -66,13 +72,13 @@ func (w *walk) publish(h *modelChannel) {
 	for range rapid.SampledFrom([]int{1, 2, 5, 40}).Draw(w.t, "messages") {
 		w.m.publish(h, name)
 		cmds = append(cmds, &entry.Publish{Ref: h.ref(), Record: coretest.Record("", name, nil, "body")})
-		w.do(cmds[len(cmds)-1])
+		w.do(h, cmds[len(cmds)-1])
 	}
 }
 
 func (w *walk) fanout(h *modelChannel) {
 	w.m.publish(h, slices.Sorted(maps.Keys(w.m.queues))...)
-	w.do(&entry.Fragment{Ref: h.ref(), Piece: []byte("piece")},
+	w.do(h, &entry.Fragment{Ref: h.ref(), Piece: []byte("piece")},
 		&entry.Publish{Ref: h.ref(), Fragmented: true, Record: coretest.Record("amq.fanout", "k", nil, "body")})
 }
 
@@ -83,7 +89,7 @@ func (w *walk) consume(h *modelChannel) {
 		c.limit = 0
 	}
 	h.consumers = append(h.consumers, c)
-	w.do(&entry.Consume{Ref: h.ref(), Queue: c.queue, Tag: c.tag, NoAck: c.noAck})
+	w.do(h, &entry.Consume{Ref: h.ref(), Queue: c.queue, Tag: c.tag, NoAck: c.noAck})
 }
 
 func (w *walk) cancel(h *modelChannel) {
@@ -93,13 +99,13 @@ func (w *walk) cancel(h *modelChannel) {
 	at := w.pick("consumer", len(h.consumers))
 	c := h.consumers[at]
 	h.consumers = slices.Delete(h.consumers, at, at+1)
-	w.do(&entry.Cancel{Ref: h.ref(), Tag: c.tag})
+	w.do(h, &entry.Cancel{Ref: h.ref(), Tag: c.tag})
 }
 
 func (w *walk) get(h *modelChannel) {
 	h.getFrom = w.queue()
 	h.gets++
-	w.do(&entry.Get{Ref: h.ref(), Queue: h.getFrom, NoAck: w.pick("no-ack", 4) == 0})
+	w.do(h, &entry.Get{Ref: h.ref(), Queue: h.getFrom, NoAck: w.pick("no-ack", 4) == 0})
 }
 
 func (w *walk) settle(h *modelChannel) {
@@ -119,7 +125,7 @@ func (w *walk) settle(h *modelChannel) {
 		}
 	}
 	w.m.settle(h, x)
-	w.do(x)
+	w.do(h, x)
 	w.revive(h)
 }
 
@@ -136,13 +142,13 @@ func (w *walk) recover(h *modelChannel) {
 			w.m.end(h, tag, true)
 		}
 	}
-	w.do(&entry.Recover{Ref: h.ref(), Requeue: true})
+	w.do(h, &entry.Recover{Ref: h.ref(), Requeue: true})
 }
 
 func (w *walk) written(h *modelChannel) {
 	tag := rapid.Uint64Range(0, h.last+1).Draw(w.t, "written")
 	w.m.written(h, tag)
-	w.do(&entry.Written{Ref: h.ref(), Tag: tag})
+	w.do(h, &entry.Written{Ref: h.ref(), Tag: tag})
 }
 
 func (w *walk) qos(h *modelChannel) {
@@ -153,45 +159,65 @@ func (w *walk) qos(h *modelChannel) {
 	} else {
 		h.prefetch = n
 	}
-	w.do(&entry.Qos{Ref: h.ref(), Prefetch: uint32(n), Global: global})
+	w.do(h, &entry.Qos{Ref: h.ref(), Prefetch: uint32(n), Global: global})
 }
 
 func (w *walk) confirm(h *modelChannel) {
 	h.confirm = true
-	w.do(&entry.ConfirmSelect{Ref: h.ref()})
+	w.do(h, &entry.ConfirmSelect{Ref: h.ref()})
 }
 
 func (w *walk) reopen(h *modelChannel) {
 	w.m.release(h)
-	w.do(&entry.ChannelClose{Ref: h.ref(), Reply: true}, &entry.ChannelOpen{Ref: h.ref()})
+	w.do(h, &entry.ChannelClose{Ref: h.ref(), Reply: true}, &entry.ChannelOpen{Ref: h.ref()})
 }
 
 func (w *walk) replaceSession(h *modelChannel) {
+	w.forget(h.id.session)
+	w.do(h, &entry.Detach{Ref: h.ref()})
+	w.attach(w.d.LastSession + 1)
+}
+
+func (w *walk) forget(session uint64) {
 	for n := uint16(1); n <= 2; n++ {
-		id := modelID{h.id.session, n}
+		id := modelID{session, n}
 		w.m.release(w.m.channels[id])
 		delete(w.m.channels, id)
 	}
-	w.do(&entry.Detach{Ref: h.ref()})
+}
+
+// failNode ends what a node holds, by its death or its restart, and has it come back with a new session.
+func (w *walk) failNode(h *modelChannel) {
+	node := nodeOf(h.id.session)
+	for id := range maps.Clone(w.m.channels) {
+		if nodeOf(id.session) == node && id.number == 1 {
+			w.forget(id.session)
+		}
+	}
+	if incarnation, _, _ := w.d.Machine.Incarnation(node); w.pick("down first", 2) == 0 {
+		w.m.check(w.d.Control(&entry.NodeDown{Node: node, Incarnation: incarnation}))
+	}
+	w.m.check(w.d.Control(&entry.NodeUp{Node: node, Nonce: w.d.Index}))
+	w.attach(w.d.LastSession + 1)
 	w.attach(w.d.LastSession + 1)
 }
 
 func (w *walk) purge(h *modelChannel) {
 	name := w.queue()
 	w.m.queues[name].ready = nil
-	w.do(&entry.QueuePurge{Ref: h.ref(), Name: name})
+	w.do(h, &entry.QueuePurge{Ref: h.ref(), Name: name})
 }
 
 func (w *walk) redeclare(h *modelChannel) {
 	name := w.queue()
 	w.m.deleteQueue(name)
-	w.do(&entry.QueueDelete{Ref: h.ref(), Name: name})
+	w.do(h, &entry.QueueDelete{Ref: h.ref(), Name: name})
 	w.declare(h, name)
 }
 
 func (w *walk) declare(h *modelChannel, name string) {
 	w.m.queues[name] = &modelQueue{}
-	w.do(&entry.QueueDeclare{Ref: h.ref(), Name: name},
+	w.do(h, &entry.QueueDeclare{Ref: h.ref(), Name: name},
 		&entry.QueueBind{Binding: entry.Binding{Ref: h.ref(), Source: "amq.fanout", Destination: name}})
 }
 
@@ -208,7 +234,7 @@ func (w *walk) restart(*modelChannel) {
 func TestMachineBehavesAsTheModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &walk{t: rt, d: coretest.New(rt), m: newModel(rt)}
-		w.d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v1", Name: "/"})
+		w.d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.NodeUp{Node: 2, Nonce: 7}, &entry.VhostCreate{ID: "v1", Name: "/"})
 		w.attach(1)
 		w.attach(2)
 		for _, name := range []string{"a", "b"} {

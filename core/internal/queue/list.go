@@ -23,7 +23,7 @@ func (l *List) First() uint64 {
 	return c.refs[c.start].Number
 }
 
-// Push adds a message. Numbers usually grow; one that does not goes to its place.
+// Push adds a message at its place by number: the end for a new one, its original place for one that returns.
 func (l *List) Push(p *Pool, r Ref) {
 	if l.n == 0 {
 		l.begin(p, r)
@@ -123,9 +123,6 @@ func (l *List) release(p *Pool, c *chunk) {
 	}
 	p.put(c)
 }
-
-// Return puts a message back to its original place.
-func (l *List) Return(p *Pool, r Ref) { l.Push(p, r) }
 
 // insert puts a message somewhere before the last one.
 func (l *List) insert(p *Pool, r Ref) {

@@ -70,7 +70,7 @@ func TestListBehavesAsASortedSlice(t *testing.T) {
 			}
 		}
 		giveBack := func(i int) {
-			l.Return(p, out[i])
+			l.Push(p, out[i])
 			m.push(out[i])
 			out = slices.Delete(out, i, i+1)
 		}
