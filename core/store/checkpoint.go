@@ -73,7 +73,7 @@ func (g *Group) collect() (b *pebble.Batch, gone *keyRange) {
 			op := b.SetDeferred(len(prefix)+len(key), len(value))
 			copy(op.Key[copy(op.Key, prefix):], key)
 			copy(op.Value, value)
-			op.Finish() //nolint:errcheck // fails for indexed batches only
+			op.Finish() // fails for indexed batches only
 		},
 		func(key []byte) {
 			op := b.DeleteDeferred(len(prefix) + len(key))

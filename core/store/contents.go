@@ -43,7 +43,8 @@ func (g *Group) content(at *place, c ref) ([]byte, error) {
 func (g *Group) movedContent(r pebble.Reader, generation uint64, c ref) ([]byte, error) {
 	b, closer, err := r.Get(contentKey(g.id, generation, c.loc))
 	if err != nil {
-		return nil, fmt.Errorf("group %d: content at entry %d offset %d, moved out of the log: %w", g.id, c.loc.Index(), c.loc.Offset(), err)
+		return nil, fmt.Errorf("group %d: content at entry %d offset %d, moved out of the log: %w",
+			g.id, c.loc.Index(), c.loc.Offset(), err)
 	}
 	defer closer.Close()
 	if len(b) != int(c.size) {
@@ -67,7 +68,8 @@ func (g *Group) readLog(refs []ref, visit func(c ref, b []byte) error) error {
 			return fmt.Errorf("group %d: reading contents of entry %d: %w", g.id, first.Index(), err)
 		}
 		if len(b) != size {
-			return fmt.Errorf("group %d: reading contents of entry %d: %d bytes at offset %d, not %d", g.id, first.Index(), len(b), first.Offset(), size)
+			return fmt.Errorf("group %d: reading contents of entry %d: %d bytes at offset %d, not %d",
+				g.id, first.Index(), len(b), first.Offset(), size)
 		}
 		for _, c := range refs[:n] {
 			at := c.loc.Offset() - first.Offset()

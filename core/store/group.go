@@ -104,6 +104,9 @@ func (g *Group) boot() error {
 	return g.resumeEvacuation(state.generation, swept, floor)
 }
 
+// damaged is the remedy in errors of rows that cannot be read.
+const damaged = "the store is damaged: replace this member, or restore its data folder"
+
 // load makes a machine of a generation's rows.
 func (g *Group) load(generation uint64) (machine, error) {
 	m := g.db.kind.make(g.id)
@@ -120,15 +123,14 @@ func (g *Group) load(generation uint64) (machine, error) {
 			err = m.Load(key, value)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("group %d: the row %x cannot be read: %w; the store is damaged: "+
-				"replace this member, or restore its data folder", g.id, key, err), it.Close())
+			return nil, errors.Join(fmt.Errorf("group %d: the row %x cannot be read: %w; %s", g.id, key, err, damaged), it.Close())
 		}
 	}
 	if err := it.Close(); err != nil {
-		return nil, fmt.Errorf("group %d: reading its rows: %w; the store is damaged: replace this member, or restore its data folder", g.id, err)
+		return nil, fmt.Errorf("group %d: reading its rows: %w; %s", g.id, err, damaged)
 	}
 	if err := m.Loaded(); err != nil {
-		return nil, fmt.Errorf("group %d: its rows do not fit together: %w; the store is damaged: replace this member, or restore its data folder", g.id, err)
+		return nil, fmt.Errorf("group %d: its rows do not fit together: %w; %s", g.id, err, damaged)
 	}
 	return m, nil
 }

@@ -154,8 +154,10 @@ func TestGroupsShareAStoreWithoutSeeingEachOther(t *testing.T) {
 	if r.g.Fingerprint() != r.log.sums[r.log.last] {
 		t.Fatal("fingerprint changed")
 	}
-	if other, err = r.db.Group(rigGroup+1, GroupOptions{}); err != nil || other.Fingerprint() != 0 || string(other.Conf()) != "other" {
-		t.Fatalf("the other group: %v", err)
+	other, err = r.db.Group(rigGroup+1, GroupOptions{})
+	r.must(err)
+	if other.Fingerprint() != 0 || string(other.Conf()) != "other" {
+		t.Fatalf("the other group has fingerprint %x and conf %q", other.Fingerprint(), other.Conf())
 	}
 }
 

@@ -159,7 +159,8 @@ func (s *stager) content(b []byte) error {
 	}
 	loc, b := message.Loc(binary.BigEndian.Uint64(b)), b[8:]
 	if len(s.refs) == 0 || s.refs[0].loc != loc || int(s.refs[0].size) != len(b) {
-		return fmt.Errorf("%w: the content at entry %d offset %d is not the one that its rows refer to", ErrSnapshot, loc.Index(), loc.Offset())
+		return fmt.Errorf("%w: the content at entry %d offset %d is not the one that its rows refer to",
+			ErrSnapshot, loc.Index(), loc.Offset())
 	}
 	if loc.Index() > s.state.index {
 		return fmt.Errorf("%w: the content at entry %d is newer than the snapshot", ErrSnapshot, loc.Index())
@@ -173,7 +174,8 @@ func (s *stager) end(counts []byte) error {
 	s.startContents()
 	rows, contents := binary.BigEndian.Uint64(counts), binary.BigEndian.Uint64(counts[8:])
 	if rows != s.rows || contents != s.contents || len(s.refs) > 0 {
-		return fmt.Errorf("%w: %d rows and %d contents, %d contents missing, of %d and %d", ErrSnapshot, s.rows, s.contents, len(s.refs), rows, contents)
+		return fmt.Errorf("%w: %d rows and %d contents, %d contents missing, of %d and %d",
+			ErrSnapshot, s.rows, s.contents, len(s.refs), rows, contents)
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ type snapshot struct {
 }
 
 // Snapshot cuts the state as it is now. Nothing is copied: until Close the log must keep every entry that it has now,
-// whatever is evacuated meanwhile, since the snapshot reads contents there. It waits for a checkpoint under way to be in Pebble, not on disk.
+// whatever is evacuated meanwhile, since the snapshot reads contents there. It waits for a checkpoint
+// under way to be in Pebble, not on disk.
 // WriteTo may run in any goroutine, once.
 func (g *Group) Snapshot() (Snapshot, error) {
 	g.settle()

@@ -24,7 +24,6 @@ type toy struct {
 	floor   uint64
 	dropped []message.Loc
 	sum     uint64
-	loads   int
 }
 
 type item struct {
