@@ -115,6 +115,10 @@ func TestTornTailIsCutAtEveryByte(t *testing.T) {
 			t.Fatalf("cut at %d of %d..%d: the last entry is %d", cut, from, end, kept)
 		}
 		wantLog(t, l.Group(1), 1, kept, term, 100)
+		if cut%8 != 5 {
+			mustClose(t, l)
+			continue
+		}
 		appendSync(t, l.Group(1), Write{Entries: testEntries(1, kept+1, kept+3, 1+(kept+1)/4, 100)})
 		l = reopen(t, l)
 		if last, _ := l.Group(1).LastIndex(); last != kept+3 {
@@ -172,12 +176,15 @@ func TestFlippedBitInSyncedBytesStopsTheOpen(t *testing.T) {
 	for name, b := range files {
 		before[name] = append([]byte(nil), b...)
 	}
-	flipped := 0
+	flipped, flips := 0, 0
 	for _, r := range records {
 		if r.Offset == 0 || r.Segment == last.Segment && r.Offset >= last.Offset {
 			continue
 		}
-		for _, at := range []int64{0, 5, 9, 14, 16, 25, 33, 47, int64(recordHeaderBytes + len(r.Data)/2)} {
+		for k, at := range []int64{0, 5, 9, 14, 16, 25, 33, 47, int64(recordHeaderBytes + len(r.Data)/2)} {
+			if k%3 != flips%3 { // a third of them, others for each record
+				continue
+			}
 			if len(r.Data) == 0 && at >= recordHeaderBytes {
 				continue
 			}
@@ -187,8 +194,9 @@ func TestFlippedBitInSyncedBytesStopsTheOpen(t *testing.T) {
 			files[name][r.Offset+at] ^= 1 << (at % 8)
 			flipped++
 		}
+		flips++
 	}
-	if flipped < 1000 || len(files) < 2 {
+	if flipped < 300 || len(files) < 2 {
 		t.Fatalf("only %d bits in %d segments were looked at", flipped, len(files))
 	}
 }

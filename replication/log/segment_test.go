@@ -281,7 +281,7 @@ func TestTailCacheStaysUnderItsBoundAndServesTheNewest(t *testing.T) {
 
 func TestVerifiedCacheIsBounded(t *testing.T) {
 	var c verifiedCache
-	for i := range uint64(1000) {
+	for i := range uint64(300) {
 		size := int(1 + (i*7919)%(verifiedBytes/4))
 		c.put(i, 100, make([]byte, size))
 		held := 0
