@@ -6,6 +6,7 @@ import (
 
 	"github.com/understudy-mq/understudy/core/entry"
 	ready "github.com/understudy-mq/understudy/core/internal/queue"
+	"github.com/understudy-mq/understudy/core/message"
 )
 
 func clone(b []byte) []byte { return append([]byte(nil), b...) }
@@ -23,11 +24,18 @@ func (v *vhost) queueByID(id uint32) *queue {
 
 func (v *vhost) addQueue(row queueRow) *queue {
 	q := &queue{queueRow: row, vhost: v}
+	q.configure()
 	v.queues = append(v.queues, q)
 	v.queue[q.ID] = q
 	v.queueByName[q.Name] = q
 	v.router.Name(q.Name, q.ID)
 	return q
+}
+
+// configure reads the arguments. They parsed when the queue was declared.
+func (q *queue) configure() {
+	t, _ := message.ParseTable(q.Arguments)
+	q.set = settingsOf(t)
 }
 
 // check answers the refusal for a session that may not use the queue, which belongs to another.
@@ -103,10 +111,7 @@ func (v *vhost) checkNewQueue(x *entry.QueueDeclare) (Code, string) {
 	if reserved(x.Name) && !x.Generated {
 		return CodeAccessRefused, fmt.Sprintf("queue name '%s' contains reserved prefix 'amq.*'", x.Name)
 	}
-	if code, text := v.checkArguments(x.Arguments); code != CodeOK {
-		return code, text
-	}
-	return v.checkQueueType(x)
+	return v.checkQueueArguments(x.Name, x.Arguments)
 }
 
 // checkDeclare judges a declare of a queue that exists.

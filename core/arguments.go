@@ -3,7 +3,6 @@ package core
 import (
 	"fmt"
 
-	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
 )
 
@@ -12,7 +11,7 @@ var (
 	exchangeArguments = []string{"alternate-exchange"}
 	queueArguments    = []string{"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key",
 		"x-dead-letter-strategy", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-overflow",
-		"x-single-active-consumer", "x-delivery-limit", "x-queue-type"}
+		"x-single-active-consumer", "x-delivery-limit", "x-queue-type", "x-consumer-timeout"}
 )
 
 const argumentQueueType = "x-queue-type"
@@ -23,21 +22,6 @@ func (v *vhost) checkArguments(args []byte) (Code, string) {
 		return CodeSyntaxError, "malformed arguments: " + err.Error()
 	}
 	return CodeOK, ""
-}
-
-// checkQueueType accepts classic and quorum, which mean the same replicated queue here.
-func (v *vhost) checkQueueType(x *entry.QueueDeclare) (Code, string) {
-	args, _ := message.ParseTable(x.Arguments)
-	value, ok := args.Get(argumentQueueType)
-	if !ok || value == "classic" || value == "quorum" {
-		return CodeOK, ""
-	}
-	what := v.named("queue", x.Name)
-	text, isText := value.(string)
-	if !isText {
-		return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: expected longstr, got %s", argumentQueueType, what, typeName(value))
-	}
-	return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: queue type '%s' is not supported", argumentQueueType, what, text)
 }
 
 // compareArguments says what of the arguments named in keys differs between a declared thing and its new declare.

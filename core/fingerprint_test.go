@@ -76,6 +76,7 @@ var derived = map[string]string{
 	"binding.atFrom":      "place in a list without order",
 	"binding.atTo":        "place in a list without order",
 	"queue.vhost":         "by number",
+	"queue.set":           "from the arguments",
 	"queue.list":          "each reference is hashed by itself: TestEachFieldOfAReferenceCounts",
 	"queue.bytes":         "sum over the list",
 	"queue.consumers":     "the objects themselves are rows",

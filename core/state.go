@@ -181,6 +181,7 @@ type queue struct {
 	meta
 	queueRow
 	vhost     *vhost
+	set       settings
 	list      ready.List
 	bytes     uint64      // of the ready messages' records
 	consumers []*consumer // by number

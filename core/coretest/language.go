@@ -2,6 +2,7 @@ package coretest
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -82,7 +83,7 @@ func (l *line) tag() uint64 {
 	return 0
 }
 
-// arguments makes a table of the values named arg:NAME. A value i32:5, i64:5, f64:5, list:a,b or bool:true has that
+// arguments makes a table of the values named arg:NAME. A value i32:5, i64:5, i64max:, f64:5, list:a,b or bool:true has that
 // type; all others are longstr.
 func (l *line) arguments() []byte {
 	var t message.Table
@@ -110,6 +111,8 @@ func typedValue(text string) any {
 		return int32(n)
 	case "i64":
 		return n
+	case "i64max":
+		return int64(math.MaxInt64)
 	case "f64":
 		f, _ := strconv.ParseFloat(value, 64)
 		return f
