@@ -162,20 +162,20 @@ func (m *Machine) applyQos(x *entry.Qos) {
 	m.regainAll(h)
 }
 
-// confirm confirms one publish. Confirms of a channel in a row become one effect.
-func (m *Machine) confirm(h *channel) {
+// confirm confirms one publish, or with EffectNacked refuses it. Those of a channel in a row become one effect.
+func (m *Machine) confirm(h *channel, kind EffectKind) {
 	s := h.session
 	if !h.Confirm || m.fx.Node != 0 && m.fx.Node != s.Node {
 		return
 	}
 	if s.lastEffect < len(m.fx.List) {
 		e := &m.fx.List[s.lastEffect]
-		if e.Kind == EffectConfirmed && e.Session == s.ID && e.Channel == h.Number && e.Epoch == s.Epoch {
+		if e.Kind == kind && e.Session == s.ID && e.Channel == h.Number && e.Epoch == s.Epoch {
 			e.Count++
 			return
 		}
 	}
-	m.emit(s, EffectConfirmed, h.Number).Count = 1
+	m.emit(s, kind, h.Number).Count = 1
 }
 
 // takeFlight ends a delivery and gives its credit back. It answers the delivery's queue, nil if that was deleted.

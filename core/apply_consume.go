@@ -15,12 +15,15 @@ const (
 	windowBytes    = 4 << 20
 )
 
-// Flags of a ready.Ref. The bits from countShift on are the number of failed deliveries.
+// Flags of a ready.Ref. The bits from priorityShift on are its lane, those from countShift on the number of failed
+// deliveries.
 const (
 	flagRedelivered = 1 << iota
 	flagFragmented  // content has parts: vhost.content
 	flagNoAck       // of a delivery: it is settled when written
-	countShift      = 8
+	flagNoted       // the queue has a note on it: queue.notes
+	priorityShift   = 8
+	countShift      = 16
 	countOne        = 1 << countShift
 )
 
@@ -112,6 +115,7 @@ func (m *Machine) removeConsumer(c *consumer) {
 		q.exclusive = nil
 	}
 	delete(q.vhost.consumer, c.Number)
+	m.use(q)
 	q.vhost.lastConsumer = nil
 	c.gone = true
 	m.touch(c)
@@ -207,39 +211,69 @@ func (q *queue) leave(c *consumer) {
 
 // wait has a queue served at the end of the command, if there is anything to hand out and anyone to take it.
 func (m *Machine) wait(q *queue) {
-	if !q.waiting && q.first != nil && q.list.Len() > 0 {
+	if (q.first != nil || q.trims) && q.ready.len() > 0 {
+		m.await(q)
+	}
+}
+
+func (m *Machine) await(q *queue) {
+	if !q.waiting {
 		q.waiting = true
 		m.waiting = append(m.waiting, q)
 	}
 }
 
-// serve hands ready messages to consumers with credit, one each in turn.
+// serve does for the waiting queues what the command has left to do: messages go to consumers with credit, and then those
+// that there is no room or time for go.
 func (m *Machine) serve() {
 	for i := 0; i < len(m.waiting); i++ {
 		q := m.waiting[i]
 		q.waiting = false
-		for q.first != nil && q.list.Len() > 0 {
-			c := q.first
-			q.leave(c)
-			m.touch(c)
-			if !c.credit() {
-				continue
-			}
-			m.deliver(q, c)
-			if c.credit() {
-				q.join(c)
-			}
+		m.feed(q)
+		if q.trims {
+			m.trim(q)
 		}
+		m.expire(q)
 	}
 	clear(m.waiting)
 	m.waiting = m.waiting[:0]
 }
 
+// feed hands ready messages to consumers with credit, one each in turn.
+func (m *Machine) feed(q *queue) {
+	for q.first != nil && q.ready.len() > 0 {
+		if q.notes.Len() > 0 {
+			if !m.expireLane(q, q.ready.top(), m.fresh) {
+				return
+			}
+			if q.ready.len() == 0 {
+				return
+			}
+		}
+		c := q.first
+		q.leave(c)
+		m.touch(c)
+		if !c.credit() {
+			continue
+		}
+		m.deliver(q, c)
+		if c.credit() {
+			q.join(c)
+		}
+	}
+}
+
 // takeReady takes the first ready message of a queue.
-func (m *Machine) takeReady(q *queue) ready.Ref {
-	r := q.list.Pop(&m.queuePool)
+func (m *Machine) takeReady(q *queue) ready.Ref { return m.takeFrom(q, q.ready.top()) }
+
+// takeFrom takes the first ready message of a lane.
+func (m *Machine) takeFrom(q *queue, lane *ready.List) ready.Ref {
+	r := q.ready.pop(&m.queuePool, lane)
 	m.fingerprint -= readyHash(q, &r)
 	q.bytes -= uint64(r.Size)
+	if q.set.maxBytes != none {
+		q.bodies -= q.bodyOf(&r)
+	}
 	m.touch(q)
 	return r
 }
@@ -297,7 +331,8 @@ func (m *Machine) applyGet(x *entry.Get) {
 		m.refuse(h, entry.KindGet, code, text)
 		return
 	}
-	if q.list.Len() == 0 {
+	m.use(q)
+	if !m.expireHead(q) {
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {
 			e.Command = entry.KindGet
 		}
@@ -306,7 +341,7 @@ func (m *Machine) applyGet(x *entry.Get) {
 	r := m.takeReady(q)
 	tag := m.fly(h, q, nil, r, x.NoAck)
 	if e := m.emit(h.session, EffectGot, h.Number); e != nil {
-		e.Command, e.Tag, e.NoAck, e.Messages = entry.KindGet, tag, x.NoAck, uint32(q.list.Len())
+		e.Command, e.Tag, e.NoAck, e.Messages = entry.KindGet, tag, x.NoAck, uint32(q.ready.len())
 		m.describe(e, q.vhost, &r)
 	}
 }

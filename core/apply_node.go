@@ -64,6 +64,11 @@ func (m *Machine) detachNode(id uint64, reason string) {
 func (m *Machine) applyLeaderUp(x *entry.LeaderUp) {
 	m.header.Leader, m.header.Term = x.Node, x.Term
 	m.touch(&m.header)
+	for _, v := range m.vhosts {
+		for _, q := range v.queues {
+			m.use(q) // nobody could while there was no leader
+		}
+	}
 }
 
 func (m *Machine) applyClusterInit(x *entry.ClusterInit) {

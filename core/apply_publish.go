@@ -29,15 +29,22 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 		parts = m.takeParts(h)
 	}
 	v := h.session.vhost
+	marks := m.marksOf()
+	if v.rejecting > 0 && m.refused(v, marks.body) {
+		m.live.removeParts(parts)
+		m.confirm(h, EffectNacked)
+		return
+	}
+	m.fresh = v.Messages
 	v.Messages++
 	m.touch(v)
 	r := ready.Ref{Number: v.Messages, Loc: uint64(message.NewLoc(m.index, offset)), Size: uint32(len(x.Record))}
 	if len(m.routes) == 0 {
 		m.unroutable(h, x, &r, parts)
 	} else {
-		m.enqueueAll(v, r, parts)
+		m.enqueueAll(v, r, &marks, parts)
 	}
-	m.confirm(h)
+	m.confirm(h, EffectConfirmed)
 }
 
 // route finds the queues that the record at hand goes to, or answers its refusal.
@@ -53,15 +60,25 @@ func (m *Machine) route(v *vhost) (Code, string) {
 }
 
 // enqueueAll enters a new message into all its queues.
-func (m *Machine) enqueueAll(v *vhost, r ready.Ref, parts []message.Part) {
+func (m *Machine) enqueueAll(v *vhost, r ready.Ref, x *marks, parts []message.Part) {
 	if len(parts) > 0 {
 		r.Flags |= flagFragmented
 		m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: r.Number, Refs: uint32(len(m.routes)), Parts: parts}))
 	}
 	for _, id := range m.routes {
 		m.live.add(r.Loc)
-		m.enqueue(v.queueByID(id), r)
+		m.enter(v.queueByID(id), r, x)
 	}
+}
+
+// refused says whether one of the message's queues refuses it: then none gets it.
+func (m *Machine) refused(v *vhost, body uint64) bool {
+	for _, id := range m.routes {
+		if v.queueByID(id).refuses(body) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkPublish answers the refusal of a publish to an exchange that is missing or internal.
@@ -103,9 +120,12 @@ func (m *Machine) unroutable(h *channel, x *entry.Publish, r *ready.Ref, parts [
 
 // enqueue adds a ready message that is new to the queue, or comes back to it.
 func (m *Machine) enqueue(q *queue, r ready.Ref) {
-	q.list.Push(&m.queuePool, r)
+	q.ready.push(&m.queuePool, r)
 	m.fingerprint += readyHash(q, &r)
 	q.bytes += uint64(r.Size)
+	if q.set.maxBytes != none {
+		q.bodies += q.bodyOf(&r)
+	}
 	m.touch(q)
 	m.wait(q)
 }

@@ -25,6 +25,11 @@ func (v *vhost) queueByID(id uint32) *queue {
 func (v *vhost) addQueue(row queueRow) *queue {
 	q := &queue{queueRow: row, vhost: v}
 	q.configure()
+	q.ready.open(q.set.maxPriority)
+	q.timer = timer{table: tableQueue, vhost: q.Vhost, id: uint64(q.ID), owner: q}
+	if q.rejects() {
+		v.rejecting++
+	}
 	v.queues = append(v.queues, q)
 	v.queue[q.ID] = q
 	v.queueByName[q.Name] = q
@@ -36,6 +41,14 @@ func (v *vhost) addQueue(row queueRow) *queue {
 func (q *queue) configure() {
 	t, _ := message.ParseTable(q.Arguments)
 	q.set = settingsOf(t)
+	limited := q.set.maxLength != none || q.set.maxBytes != none
+	q.trims = limited && q.set.overflow == dropHead
+	q.plain = q.set.ttl == none && q.set.expires == none && !limited && q.set.maxPriority == 0
+}
+
+// rejects says whether the queue may refuse messages.
+func (q *queue) rejects() bool {
+	return q.set.overflow != dropHead && (q.set.maxLength != none || q.set.maxBytes != none)
 }
 
 // check answers the refusal for a session that may not use the queue, which belongs to another.
@@ -87,7 +100,11 @@ func (m *Machine) applyQueueDeclare(x *entry.QueueDeclare) {
 	if q == nil {
 		q = m.newQueue(h.session, x)
 	}
-	m.replyNamed(h, entry.KindQueueDeclare, x.NoWait, q.Name, q.list.Len(), len(q.consumers))
+	if !x.Passive {
+		m.use(q)
+	}
+	m.expire(q)
+	m.replyNamed(h, entry.KindQueueDeclare, x.NoWait, q.Name, q.ready.len(), len(q.consumers))
 }
 
 func (m *Machine) newQueue(s *session, x *entry.QueueDeclare) *queue {
@@ -146,10 +163,10 @@ func (m *Machine) applyQueueDelete(x *entry.QueueDelete) {
 	case code != CodeOK:
 	case x.IfUnused && len(q.consumers) > 0:
 		code, text = CodePreconditionFailed, q.vhost.named("queue", q.Name)+" in use"
-	case x.IfEmpty && q.list.Len() > 0:
+	case x.IfEmpty && q.ready.len() > 0:
 		code, text = CodePreconditionFailed, q.vhost.named("queue", q.Name)+" not empty"
 	default:
-		messages = q.list.Len()
+		messages = q.ready.len()
 		m.deleteQueue(q)
 	}
 	if code != CodeOK {
@@ -171,6 +188,8 @@ func (m *Machine) deleteQueue(q *queue) {
 		m.removeConsumer(c)
 	}
 	m.clearQueue(q)
+	q.notes.Each(func(x ready.Note) { m.fingerprint -= noteHash(q, &x) }) // of deliveries in flight
+	q.notes.Clear()
 	for len(q.bindings) > 0 {
 		m.removeBinding(v, q.bindings[len(q.bindings)-1])
 	}
@@ -180,6 +199,9 @@ func (m *Machine) deleteQueue(q *queue) {
 	delete(v.queue, q.ID)
 	delete(v.queueByName, q.Name)
 	v.router.Unname(q.Name)
+	if q.rejects() {
+		v.rejecting--
+	}
 	v.lastQueue = nil
 	if s := m.session[q.Owner]; s != nil {
 		at := slices.Index(s.exclusive, q)
@@ -191,12 +213,12 @@ func (m *Machine) deleteQueue(q *queue) {
 
 // clearQueue drops the ready messages.
 func (m *Machine) clearQueue(q *queue) {
-	q.list.Each(func(r ready.Ref) {
+	q.ready.each(func(r ready.Ref) {
 		m.fingerprint -= readyHash(q, &r)
-		m.dropContent(q.vhost, &r)
+		m.dispose(q.vhost, q, &r)
 	})
-	q.list.Clear(&m.queuePool)
-	q.bytes = 0
+	q.ready.clear(&m.queuePool)
+	q.bytes, q.bodies = 0, 0
 	m.touch(q)
 }
 
@@ -210,7 +232,7 @@ func (m *Machine) applyQueuePurge(x *entry.QueuePurge) {
 		m.refuse(h, entry.KindQueuePurge, code, text)
 		return
 	}
-	n := q.list.Len()
+	n := q.ready.len()
 	m.clearQueue(q)
 	m.replyNamed(h, entry.KindQueuePurge, x.NoWait, x.Name, n, 0)
 }

@@ -71,15 +71,15 @@ func (m *Machine) discard(h *channel, tag uint64) { m.drop(h, tag) }
 
 // drop ends a delivery and its message.
 func (m *Machine) drop(h *channel, tag uint64) {
-	r, _ := m.takeFlight(h, tag)
-	m.dropContent(h.session.vhost, &r.Ref)
+	r, q := m.takeFlight(h, tag)
+	m.dispose(h.session.vhost, q, &r.Ref)
 }
 
 // giveBack returns a delivery to its original place in its queue; a no-ack one, or one of a queue that is gone, is dropped.
 func (m *Machine) giveBack(h *channel, tag uint64, outcome entry.Outcome) {
 	r, q := m.takeFlight(h, tag)
 	if q == nil || r.Flags&flagNoAck != 0 {
-		m.dropContent(h.session.vhost, &r.Ref)
+		m.dispose(h.session.vhost, q, &r.Ref)
 		return
 	}
 	r.Flags |= flagRedelivered

@@ -29,6 +29,11 @@ func readyHash(q *queue, r *ready.Ref) uint64 {
 	return mix(mix(r.Number, uint64(r.Size)<<32|uint64(r.Flags)), (uint64(q.Vhost)<<32|uint64(q.ID))^mixC)
 }
 
+// noteHash is what a queue's note on a message counts.
+func noteHash(q *queue, x *ready.Note) uint64 {
+	return mix(mix(x.Number, uint64(x.Expires)), mix(x.Body, (uint64(q.Vhost)<<32|uint64(q.ID))^mixD))
+}
+
 // flightHash is what a delivery in flight counts.
 func flightHash(h *channel, tag uint64, r *ledger.Record) uint64 {
 	what := mix(r.Number, uint64(r.Size)<<32|uint64(r.Flags))
@@ -66,6 +71,9 @@ func (m *Machine) settleRows() {
 			t.dirty = true
 			m.dirty = append(m.dirty, o)
 		}
+		if q, ok := o.(*queue); ok && (!q.plain || q.timer.place != 0 || q.notes.Len() > 0) {
+			m.schedule(q)
+		}
 	}
 	clear(m.touched)
 	m.touched = m.touched[:0]
@@ -87,7 +95,8 @@ func (m *Machine) refHashes() uint64 {
 	sum := uint64(0)
 	for _, v := range m.vhosts {
 		for _, q := range v.queues {
-			q.list.Each(func(r ready.Ref) { sum += readyHash(q, &r) })
+			q.ready.each(func(r ready.Ref) { sum += readyHash(q, &r) })
+			q.notes.Each(func(x ready.Note) { sum += noteHash(q, &x) })
 		}
 	}
 	for _, s := range m.sessions {

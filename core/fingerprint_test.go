@@ -77,7 +77,17 @@ var derived = map[string]string{
 	"binding.atTo":        "place in a list without order",
 	"queue.vhost":         "by number",
 	"queue.set":           "from the arguments",
-	"queue.list":          "each reference is hashed by itself: TestEachFieldOfAReferenceCounts",
+	"queue.ready":         "each reference is hashed by itself: TestEachFieldOfAReferenceCounts",
+	"queue.notes":         "each note is hashed by itself: TestEachFieldOfANoteCounts",
+	"queue.plain":         "from the arguments",
+	"queue.trims":         "from the arguments",
+	"queue.timer":         "from all else: the queue says when it is due",
+	"queue.bodies":        "sum over the lanes",
+	"queueRow.Firsts":     "from the lanes, when the row is encoded",
+	"vhost.rejecting":     "count over the queues",
+	"Machine.timers":      "each object says when it is due",
+	"Machine.dueLeft":     "of the entry at hand",
+	"Machine.fresh":       "of the command at hand",
 	"queue.bytes":         "sum over the list",
 	"queue.consumers":     "the objects themselves are rows",
 	"queue.first":         "the ring, from the consumers' turns",
@@ -233,6 +243,18 @@ func TestEachFieldOfAReferenceCounts(t *testing.T) {
 	note(flightHash(h, 1, change(func(r *ledger.Record) { r.Consumer = 2 })), "delivery's consumer")
 	if flightHash(h, 1, change(func(r *ledger.Record) { r.Loc = 2 })) != flightHash(h, 1, &d) {
 		t.Error("a location counts, which is local knowledge")
+	}
+}
+
+func TestEachFieldOfANoteCounts(t *testing.T) {
+	q, other := &queue{queueRow: queueRow{Vhost: 1, ID: 1}}, &queue{queueRow: queueRow{Vhost: 1, ID: 2}}
+	hashes := map[uint64]bool{noteHash(other, &ready.Note{Number: 1, Expires: 1, Body: 1}): true}
+	for _, x := range []ready.Note{{Number: 1, Expires: 1, Body: 1}, {Number: 2, Expires: 1, Body: 1}, {Number: 1, Expires: 2, Body: 1}, {Number: 1, Expires: 1, Body: 2}} {
+		if h := noteHash(q, &x); hashes[h] {
+			t.Errorf("%v hashes as another", x)
+		} else {
+			hashes[h] = true
+		}
 	}
 }
 

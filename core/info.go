@@ -106,7 +106,7 @@ func (m *Machine) Queues(vhost string) []QueueInfo {
 
 func (q *queue) info() QueueInfo {
 	return QueueInfo{Vhost: q.vhost.Name, Name: q.Name, Durable: q.Durable, Exclusive: q.Owner != 0, AutoDelete: q.AutoDelete,
-		Owner: q.Owner, Ready: q.list.Len(), Unacknowledged: int(q.Unacked), ReadyBytes: q.bytes, Consumers: len(q.consumers),
+		Owner: q.Owner, Ready: q.ready.len(), Unacknowledged: int(q.Unacked), ReadyBytes: q.bytes, Consumers: len(q.consumers),
 		Arguments: q.Arguments}
 }
 

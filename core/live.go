@@ -107,7 +107,7 @@ func (m *Machine) contents(visit func(loc message.Loc, size uint32)) {
 	}
 	for _, v := range m.vhosts {
 		for _, q := range v.queues {
-			q.list.Each(func(r ready.Ref) { visit(message.Loc(r.Loc), r.Size) })
+			q.ready.each(func(r ready.Ref) { visit(message.Loc(r.Loc), r.Size) })
 		}
 		for _, t := range v.contents {
 			parts(t.Parts)

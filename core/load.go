@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
 	"github.com/understudy-mq/understudy/core/message"
 )
 
@@ -76,6 +77,8 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 		}
 	case tableReady:
 		m.loadReady(c)
+	case tableNotes:
+		m.loadNotes(c)
 	default:
 		c.fail(fmt.Sprintf("table %d is not known to this version", t))
 	}
@@ -183,7 +186,26 @@ func (m *Machine) loadReady(c *rowCoder) {
 		c.fail("queue of a chunk is missing, or the chunk is empty")
 		return
 	}
-	q.list.Load(&m.queuePool, uint32(owner[2]), refs)
+	lane := owner[2] >> 32
+	if lane > uint64(len(q.ready.more)) {
+		c.fail("lane of a chunk is beyond its queue's priorities")
+		return
+	}
+	q.ready.lane(int(lane)).Load(&m.queuePool, uint32(owner[2]), refs)
+}
+
+func (m *Machine) loadNotes(c *rowCoder) {
+	owner, notes := c.noteChunk()
+	v := m.vhostOf(c, uint32(owner[0]))
+	if v == nil {
+		return
+	}
+	q := v.queue[uint32(owner[1])]
+	if q == nil || len(notes) == 0 {
+		c.fail("queue of notes is missing, or there are none")
+		return
+	}
+	q.notes.Load(uint32(owner[2]), notes)
 }
 
 func (m *Machine) loadFlight(c *rowCoder) {
@@ -217,16 +239,25 @@ func (m *Machine) Loaded() error {
 	m.contents(func(loc message.Loc, _ uint32) { m.live.add(uint64(loc)) })
 	m.each(func(o object) { o.state().hash = m.rowHash(o) })
 	m.fingerprint = m.Recompute()
+	m.each(func(o object) {
+		if x, ok := o.(timed); ok {
+			m.schedule(x)
+		}
+	})
 	return nil
 }
 
 // linkQueue makes what a queue derives: its ring in order of turns, its size, its place with its owner.
 func (m *Machine) linkQueue(q *queue) error {
-	q.list.Loaded(q.First)
-	if q.First != q.list.First() {
-		return fmt.Errorf("%w: %s has a first message %d, its chunks %d", ErrRow, q.vhost.named("queue", q.Name), q.First, q.list.First())
+	if !q.ready.loaded(q.First, q.Firsts) {
+		return fmt.Errorf("%w: %s has a first message %d, its chunks another", ErrRow, q.vhost.named("queue", q.Name), q.First)
 	}
-	q.bytes = q.list.Bytes()
+	q.ready.each(func(r ready.Ref) {
+		q.bytes += uint64(r.Size)
+		if q.set.maxBytes != none {
+			q.bodies += q.bodyOf(&r)
+		}
+	})
 	ring := slices.Clone(q.consumers)
 	slices.SortFunc(ring, func(a, b *consumer) int { return compare(a.Turn, b.Turn) })
 	for _, c := range ring {

@@ -29,6 +29,7 @@ const (
 	tableContent
 	tableReady
 	tableFlight
+	tableNotes
 )
 
 // object is one thing of the replicated state that is a row: in checkpoints, and in the fingerprint.
@@ -145,6 +146,24 @@ func (c *rowCoder) view() []byte {
 	b := c.buf[:n]
 	c.buf = c.buf[n:]
 	return b
+}
+
+func (c *rowCoder) u64s(v *[]uint64) {
+	n := uint64(len(*v))
+	c.u64(&n)
+	if !c.encoding {
+		if n > uint64(len(c.buf)) {
+			c.fail("count of numbers")
+			return
+		}
+		*v = make([]uint64, n)
+	}
+	for i := range *v {
+		c.u64(&(*v)[i])
+	}
+	if n == 0 {
+		*v = nil
+	}
 }
 
 // parts codes the pieces of a fragmented body; their Locs only where a store reads them.

@@ -87,6 +87,7 @@ type vhost struct {
 	binding      map[string]*binding
 	contents     []*content // in no order
 	content      map[uint64]*content
+	rejecting    int // queues that refuse messages when they are full
 	lastQueue    *queue
 	lastConsumer *consumer
 	lastExchange *exchange
@@ -170,10 +171,12 @@ type queueRow struct {
 	Durable    bool
 	AutoDelete bool
 	Generated  bool
-	Owner      uint64 // session of an exclusive queue, 0 for others
-	Unacked    uint32 // deliveries in flight that await a settlement
-	Turns      uint64 // the last turn given to a consumer
-	First      uint64 // number of the first ready message; tells what of the first chunk is consumed
+	Owner      uint64   // session of an exclusive queue, 0 for others
+	Unacked    uint32   // deliveries in flight that await a settlement
+	Turns      uint64   // the last turn given to a consumer
+	First      uint64   // number of the first ready message; tells what of the first chunk is consumed
+	Firsts     []uint64 // of the lanes of priorities 1 and up
+	Used       int64    // stamp of the last use, of a queue that expires
 	Arguments  []byte
 }
 
@@ -182,8 +185,13 @@ type queue struct {
 	queueRow
 	vhost     *vhost
 	set       settings
-	list      ready.List
+	plain     bool // messages need neither lane nor note
+	trims     bool // it drops messages when it is too full
+	timer     timer
+	ready     lanes
+	notes     ready.Notes
 	bytes     uint64      // of the ready messages' records
+	bodies    uint64      // of their bodies, where the queue has a limit of bytes
 	consumers []*consumer // by number
 	first     *consumer   // the service ring: who gets the next message
 	last      *consumer
@@ -192,10 +200,13 @@ type queue struct {
 	waiting   bool // on Machine.waiting
 }
 
+func (q *queue) timing() *timer { return &q.timer }
+
 func (q *queue) key(dst []byte) []byte { return keyOf(dst, tableQueue, uint64(q.Vhost), uint64(q.ID)) }
 func (q *queue) code(c *rowCoder) {
 	if c.encoding {
-		q.First = q.list.First()
+		q.First = q.ready.zero.First()
+		q.Firsts = q.ready.firsts(q.Firsts)
 	}
 	q.queueRow.code(c)
 }
@@ -211,6 +222,8 @@ func (q *queueRow) code(c *rowCoder) {
 	c.u32(&q.Unacked)
 	c.u64(&q.Turns)
 	c.u64(&q.First)
+	c.u64s(&q.Firsts)
+	c.i64(&q.Used)
 	c.bytes(&q.Arguments)
 }
 

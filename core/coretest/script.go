@@ -19,6 +19,7 @@ import (
 //	state       queues, consumers and sessions
 //	topology    exchanges (but for the predeclared ones) and bindings
 //	restart     a checkpoint, and a machine loaded from the rows
+//	wait        time passes, wait 100 is 100 ms of it, with a Tick whenever one is due, as the leader proposes them
 //	live        how many references to log content there are
 func (d *Driver) Script(x *datadriven.TestData) string {
 	switch x.Cmd {
@@ -39,10 +40,30 @@ func (d *Driver) Script(x *datadriven.TestData) string {
 	case "restart":
 		d.Restart()
 		return ""
+	case "wait":
+		return d.wait(x)
 	case "live":
 		return fmt.Sprintf("%d live\n", d.Machine.Live(0, d.Index+1))
 	}
 	return fmt.Sprintf("no directive is called %q", x.Cmd)
+}
+
+func (d *Driver) wait(x *datadriven.TestData) string {
+	n := int64(0)
+	if len(x.CmdArgs) > 0 {
+		n, _ = strconv.ParseInt(x.CmdArgs[0].Key, 10, 64)
+	}
+	var out strings.Builder
+	for end := d.Stamp + n; ; {
+		due := d.Machine.NextDeadline()
+		if due == 0 || due > end {
+			d.Stamp = end
+			break
+		}
+		d.Stamp = max(d.Stamp, due)
+		fmt.Fprintf(&out, "tick\n%s", d.print(d.Control(&entry.Tick{})))
+	}
+	return out.String()
 }
 
 func (d *Driver) setup(x *datadriven.TestData) string {
@@ -144,6 +165,8 @@ func Format(e *core.Effect) string {
 		return fmt.Sprintf("%s detached: %s", where, e.Text)
 	case core.EffectConfirmed:
 		return fmt.Sprintf("%s confirmed %d", where, e.Count)
+	case core.EffectNacked:
+		return fmt.Sprintf("%s refused %d", where, e.Count)
 	case core.EffectReturned:
 		return fmt.Sprintf("%s returned %s%s", where, e.Text, contentText(e))
 	case core.EffectDelivered:
