@@ -89,6 +89,9 @@ func (m *Machine) bind(v *vhost, b *binding, args message.Table) (Code, string) 
 }
 
 func (v *vhost) addBinding(b *binding) {
+	if b.source.Type == route.Headers {
+		v.byHeaders++
+	}
 	b.at, b.atFrom = len(v.bindings), len(b.source.from)
 	v.bindings = append(v.bindings, b)
 	v.binding[b.identity] = b
@@ -131,6 +134,9 @@ func (m *Machine) removeBinding(v *vhost, b *binding) {
 	args, err := message.ParseTable(b.Arguments)
 	if err == nil { // it parsed when it was bound
 		v.router.Unbind(b.Source, b.dest(), b.Key, args)
+	}
+	if b.source.Type == route.Headers {
+		v.byHeaders--
 	}
 	delete(v.binding, b.identity)
 	if x := take(&v.bindings, b.at); x != nil {

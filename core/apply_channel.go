@@ -74,7 +74,7 @@ func (m *Machine) applyChannelClose(x *entry.ChannelClose) {
 
 // forget closes a channel and frees its number.
 func (m *Machine) forget(h *channel) {
-	m.release(h)
+	m.release(h, entry.Released)
 	s := h.session
 	at, _ := s.searchChannel(h.Number)
 	s.channels = slices.Delete(s.channels, at, at+1)
@@ -83,14 +83,15 @@ func (m *Machine) forget(h *channel) {
 	m.touch(h)
 }
 
-// release undoes all that a channel holds: its consumers go, its deliveries return to their places.
-func (m *Machine) release(h *channel) {
+// release undoes all that a channel holds: its consumers go, its deliveries return to their places. how is Modified where
+// its connection was lost: that counts as a failed delivery.
+func (m *Machine) release(h *channel, how entry.Outcome) {
 	consumers := slices.Clone(h.consumers)
 	for len(h.consumers) > 0 {
 		m.removeConsumer(h.consumers[len(h.consumers)-1])
 	}
 	for tag := h.flight.Before(h.LastTag); tag != 0; tag = h.flight.Before(tag - 1) {
-		m.giveBack(h, tag, entry.Released)
+		m.giveBack(h, tag, how)
 	}
 	h.flight.Clear(&m.tagPool)
 	m.dropParts(h)
@@ -128,12 +129,12 @@ func (m *Machine) refuse(h *channel, kind entry.Kind, code Code, text string) {
 		e.Command, e.Code, e.Text = kind, code, text
 	}
 	if code.Hard() {
-		m.closeChannels(s)
+		m.closeChannels(s, entry.Released)
 		s.Failed = true
 		m.touch(s)
 		return
 	}
-	m.release(h)
+	m.release(h, entry.Released)
 	h.Failed = true
 }
 

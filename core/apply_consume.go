@@ -22,6 +22,7 @@ const (
 	flagFragmented  // content has parts: vhost.content
 	flagNoAck       // of a delivery: it is settled when written
 	flagNoted       // the queue has a note on it: queue.notes
+	flagLettered    // the broker keeps something beside it: vhost.letter
 	priorityShift   = 8
 	countShift      = 16
 	countOne        = 1 << countShift
@@ -311,14 +312,17 @@ func (m *Machine) deliver(q *queue, c *consumer) {
 	}
 	if e := m.emit(h.session, EffectDelivered, h.Number); e != nil {
 		e.Name, e.Tag, e.NoAck, e.Windowed = c.Tag, tag, c.NoAck, c.windowed()
-		m.describe(e, q.vhost, &r)
+		m.describe(e, q, &r)
 	}
 }
 
 // describe fills in which message an effect is about.
-func (m *Machine) describe(e *Effect, v *vhost, r *ready.Ref) {
+func (m *Machine) describe(e *Effect, q *queue, r *ready.Ref) {
 	e.Redelivered = r.Flags&flagRedelivered != 0
-	e.Content = m.contentOf(v, r)
+	e.Content = m.contentOf(q.vhost, r)
+	if r.Flags&^(flagRedelivered|flagFragmented) != 0 {
+		e.Extra = m.extraOf(q, r)
+	}
 }
 
 func (m *Machine) applyGet(x *entry.Get) {
@@ -342,6 +346,6 @@ func (m *Machine) applyGet(x *entry.Get) {
 	tag := m.fly(h, q, nil, r, x.NoAck)
 	if e := m.emit(h.session, EffectGot, h.Number); e != nil {
 		e.Command, e.Tag, e.NoAck, e.Messages = entry.KindGet, tag, x.NoAck, uint32(q.ready.len())
-		m.describe(e, q.vhost, &r)
+		m.describe(e, q, &r)
 	}
 }

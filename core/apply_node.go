@@ -118,5 +118,6 @@ func newVhost(row vhostRow) *vhost {
 		consumer:    make(map[uint32]*consumer),
 		binding:     make(map[string]*binding),
 		content:     make(map[uint64]*content),
+		letter:      make(map[uint64]*letter),
 	}
 }

@@ -30,18 +30,19 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 	}
 	v := h.session.vhost
 	marks := m.marksOf()
-	if v.rejecting > 0 && m.refused(v, marks.body) {
-		m.live.removeParts(parts)
-		m.confirm(h, EffectNacked)
-		return
-	}
+	refused := v.rejecting > 0 && m.refused(v, marks.body)
 	m.fresh = v.Messages
 	v.Messages++
 	m.touch(v)
 	r := ready.Ref{Number: v.Messages, Loc: uint64(message.NewLoc(m.index, offset)), Size: uint32(len(x.Record))}
-	if len(m.routes) == 0 {
+	switch {
+	case refused:
+		m.turnAway(v, r, &marks, parts)
+		m.confirm(h, EffectNacked)
+		return
+	case len(m.routes) == 0:
 		m.unroutable(h, x, &r, parts)
-	} else {
+	default:
 		m.enqueueAll(v, r, &marks, parts)
 	}
 	m.confirm(h, EffectConfirmed)
@@ -65,6 +66,10 @@ func (m *Machine) enqueueAll(v *vhost, r ready.Ref, x *marks, parts []message.Pa
 		r.Flags |= flagFragmented
 		m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: r.Number, Refs: uint32(len(m.routes)), Parts: parts}))
 	}
+	if m.needsLetter(v, x) {
+		r.Flags |= flagLettered
+		m.newLetter(v, r.Number, len(m.routes), x)
+	}
 	for _, id := range m.routes {
 		m.live.add(r.Loc)
 		m.enter(v.queueByID(id), r, x)
@@ -79,6 +84,33 @@ func (m *Machine) refused(v *vhost, body uint64) bool {
 		}
 	}
 	return false
+}
+
+// turnAway drops a message that a queue of its own has refused, or dead-letters it for those that say so.
+func (m *Machine) turnAway(v *vhost, r ready.Ref, x *marks, parts []message.Part) {
+	routes := m.routes
+	m.routes = m.routes[:0]
+	for _, id := range routes {
+		if q := v.queueByID(id); q.set.overflow == rejectPublishDLX && q.set.deadLetters && q.refuses(x.body) {
+			m.routes = append(m.routes, id)
+		}
+	}
+	if len(m.routes) == 0 {
+		m.live.removeParts(parts)
+		return
+	}
+	if len(parts) > 0 {
+		r.Flags |= flagFragmented
+		m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: r.Number, Refs: uint32(len(m.routes)), Parts: parts}))
+	}
+	if m.needsLetter(v, x) {
+		r.Flags |= flagLettered
+		m.newLetter(v, r.Number, len(m.routes), x)
+	}
+	for _, id := range m.routes {
+		m.live.add(r.Loc)
+		m.bury(v.queueByID(id), &r, reasonMaxLength)
+	}
 }
 
 // checkPublish answers the refusal of a publish to an exchange that is missing or internal.
@@ -187,6 +219,9 @@ func (m *Machine) contentOf(v *vhost, r *ready.Ref) Content {
 // dropContent ends one reference to a message's content.
 func (m *Machine) dropContent(v *vhost, r *ready.Ref) {
 	m.live.remove(r.Loc)
+	if r.Flags&flagLettered != 0 {
+		m.dropLetter(v, r.Number)
+	}
 	if r.Flags&flagFragmented == 0 {
 		return
 	}

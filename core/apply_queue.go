@@ -27,9 +27,7 @@ func (v *vhost) addQueue(row queueRow) *queue {
 	q.configure()
 	q.ready.open(q.set.maxPriority)
 	q.timer = timer{table: tableQueue, vhost: q.Vhost, id: uint64(q.ID), owner: q}
-	if q.rejects() {
-		v.rejecting++
-	}
+	v.countQueue(q, 1)
 	v.queues = append(v.queues, q)
 	v.queue[q.ID] = q
 	v.queueByName[q.Name] = q
@@ -43,12 +41,23 @@ func (q *queue) configure() {
 	q.set = settingsOf(t)
 	limited := q.set.maxLength != none || q.set.maxBytes != none
 	q.trims = limited && q.set.overflow == dropHead
+	q.counts = q.set.quorum || q.set.deliveryLimit != none
 	q.plain = q.set.ttl == none && q.set.expires == none && !limited && q.set.maxPriority == 0
 }
 
 // rejects says whether the queue may refuse messages.
 func (q *queue) rejects() bool {
 	return q.set.overflow != dropHead && (q.set.maxLength != none || q.set.maxBytes != none)
+}
+
+// countQueue counts a queue in or out among those of its kind.
+func (v *vhost) countQueue(q *queue, n int) {
+	if q.rejects() {
+		v.rejecting += n
+	}
+	if q.set.deadLetters {
+		v.deadLettering += n
+	}
 }
 
 // check answers the refusal for a session that may not use the queue, which belongs to another.
@@ -199,9 +208,7 @@ func (m *Machine) deleteQueue(q *queue) {
 	delete(v.queue, q.ID)
 	delete(v.queueByName, q.Name)
 	v.router.Unname(q.Name)
-	if q.rejects() {
-		v.rejecting--
-	}
+	v.countQueue(q, -1)
 	v.lastQueue = nil
 	if s := m.session[q.Owner]; s != nil {
 		at := slices.Index(s.exclusive, q)

@@ -66,8 +66,15 @@ func (m *Machine) settleTag(h *channel, tag uint64, outcome entry.Outcome) {
 	}
 }
 
-// discard ends a delivery that the client has rejected for good. (Dead-lettering belongs here.)
-func (m *Machine) discard(h *channel, tag uint64) { m.drop(h, tag) }
+// discard ends a delivery that the client has rejected for good.
+func (m *Machine) discard(h *channel, tag uint64) {
+	r, q := m.takeFlight(h, tag)
+	if q == nil {
+		m.dispose(h.session.vhost, nil, &r.Ref)
+		return
+	}
+	m.bury(q, &r.Ref, reasonRejected)
+}
 
 // drop ends a delivery and its message.
 func (m *Machine) drop(h *channel, tag uint64) {
@@ -85,6 +92,10 @@ func (m *Machine) giveBack(h *channel, tag uint64, outcome entry.Outcome) {
 	r.Flags |= flagRedelivered
 	if outcome == entry.Modified && r.Flags>>countShift < 1<<(32-countShift)-1 {
 		r.Flags += countOne
+	}
+	if limit := q.set.deliveryLimit; limit != none && int64(r.Flags>>countShift) > limit {
+		m.bury(q, &r.Ref, reasonDeliveryLimit)
+		return
 	}
 	m.enqueue(q, r.Ref)
 }

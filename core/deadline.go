@@ -125,6 +125,7 @@ func (m *Machine) applyTick() {
 	for m.dueLeft > 0 && len(m.timers.heap) > 0 && m.timers.heap[0].at <= m.header.Stamp {
 		o := m.timers.heap[0].owner
 		m.dueLeft--
+		m.fresh, m.cascade = ^uint64(0), 0
 		o.due(m)
 		m.serve()
 		m.schedule(o)

@@ -123,6 +123,7 @@ func (m *Machine) each(visit func(object)) {
 		}
 		visitAll(v.bindings, visit)
 		visitAll(v.contents, visit)
+		visitAll(v.letters, visit)
 	}
 	for _, s := range m.sessions {
 		visit(s)

@@ -42,6 +42,9 @@ func populated(t *testing.T) *Machine {
 		&entry.Fragment{Ref: ref, Piece: []byte("one")},
 		&entry.Publish{Ref: ref, Fragmented: true, Record: record},
 		&entry.Fragment{Ref: ref, Piece: []byte("two")},
+		&entry.QueueDeclare{Ref: ref, Name: "dead", Arguments: message.AppendTable(nil, message.Table{
+			{Key: "x-max-length", Value: int32(0)}, {Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: "q"}})},
+		&entry.Publish{Ref: ref, Record: append(message.AppendRecord(nil, &message.Record{Form: message.FormAMQP091, RoutingKey: []byte("dead"), BodySize: 1}), 'x')},
 	} {
 		seq++
 		apply(1, 1, seq, cmd)
@@ -85,6 +88,14 @@ var derived = map[string]string{
 	"queue.bodies":        "sum over the lanes",
 	"queueRow.Firsts":     "from the lanes, when the row is encoded",
 	"vhost.rejecting":     "count over the queues",
+	"vhost.deadLettering": "count over the queues",
+	"vhost.byHeaders":     "count over the bindings",
+	"vhost.letters":       "the objects themselves are rows",
+	"vhost.letter":        "index of letters",
+	"letter.at":           "place in a list without order",
+	"queue.counts":        "from the arguments",
+	"Machine.cascade":     "of the command at hand",
+	"Machine.buried":      "scratch",
 	"Machine.timers":      "each object says when it is due",
 	"Machine.dueLeft":     "of the entry at hand",
 	"Machine.fresh":       "of the command at hand",
@@ -189,14 +200,14 @@ func TestFingerprintChangesWithAnyReplicatedField(t *testing.T) {
 			f.Set(old)
 		}
 	})
-	if len(seen) != 11 {
+	if len(seen) != 12 {
 		t.Errorf("only %d kinds of rows were there: %v", len(seen), seen)
 	}
 }
 
 func TestEveryFieldIsReplicatedOrHasAReasonNotToBe(t *testing.T) {
 	for _, x := range []any{header{}, local{}, node{}, vhost{}, exchange{}, binding{}, queue{}, consumer{}, session{}, channel{},
-		content{}, Machine{}} {
+		content{}, letter{}, Machine{}} {
 		typ := reflect.TypeOf(x)
 		for i := range typ.NumField() {
 			f := typ.Field(i)

@@ -138,12 +138,17 @@ func (q *queue) over() bool {
 		q.set.maxBytes != none && q.bodies > uint64(q.set.maxBytes)
 }
 
-// trim drops the oldest messages of the lowest priority until the queue is within its limits, as far as the entry's budget
-// goes.
+// trimMost is how many messages that were there before a command drops from one queue; what is left is due.
+const trimMost = 1000
+
+// trim drops the oldest messages of the lowest priority until the queue is within its limits. It mostly drops as many as
+// were let in, but a limit may be new.
 func (m *Machine) trim(q *queue) {
-	for q.over() && q.ready.len() > 0 && m.dueLeft > 0 {
-		m.dueLeft--
+	for old := 0; old < trimMost && q.over() && q.ready.len() > 0; {
 		r := m.takeFrom(q, q.ready.bottom())
+		if r.Number <= m.fresh {
+			old++
+		}
 		m.bury(q, &r, reasonMaxLength)
 	}
 }
@@ -199,9 +204,6 @@ func (q *queue) due(m *Machine) {
 		m.wait(q)
 	}
 }
-
-// bury ends a ready message that no consumer took.
-func (m *Machine) bury(q *queue, r *ready.Ref, _ reason) { m.dispose(q.vhost, q, r) }
 
 // reason is why a message left its queue without being accepted.
 type reason uint8

@@ -75,6 +75,12 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 		if v := m.vhostOf(c, row.Vhost); v != nil {
 			v.addContent(row).stored = true
 		}
+	case tableLetter:
+		var row letterRow
+		row.code(c)
+		if v := m.vhostOf(c, row.Vhost); v != nil {
+			v.addLetter(row).stored = true
+		}
 	case tableReady:
 		m.loadReady(c)
 	case tableNotes:

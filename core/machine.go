@@ -40,6 +40,7 @@ type Machine struct {
 	doomed  []*exchange
 	dueLeft int    // how much that is due may still be carried out
 	fresh   uint64 // messages behind this number came with the command at hand
+	cascade int    // dead letters of those
 
 	// Scratch, so that nothing is allocated per message.
 	publish entry.Publish
@@ -47,6 +48,7 @@ type Machine struct {
 	written entry.Written
 	record  message.Record
 	routes  []uint32
+	buried  []uint32 // routes of a dead letter
 	headers func() message.Table
 }
 
@@ -142,7 +144,7 @@ func (m *Machine) applyBatch(b entry.Batch) error {
 // applyNext applies the first command of b and answers what follows it. The commands that come once per message are
 // decoded into structs that the machine keeps.
 func (m *Machine) applyNext(b []byte) (rest []byte, err error) {
-	m.fresh = ^uint64(0)
+	m.fresh, m.cascade = ^uint64(0), 0
 	switch entry.Kind(b[0]) {
 	case entry.KindPublish:
 		if rest, err = entry.DecodePublish(b, &m.publish); err == nil {

@@ -30,6 +30,7 @@ const (
 	tableReady
 	tableFlight
 	tableNotes
+	tableLetter
 )
 
 // object is one thing of the replicated state that is a row: in checkpoints, and in the fingerprint.
@@ -148,14 +149,30 @@ func (c *rowCoder) view() []byte {
 	return b
 }
 
+// count codes how many elements follow; each takes at least one octet.
+func (c *rowCoder) count(n *uint64) {
+	if c.u64(n); !c.encoding && *n > uint64(len(c.buf)) {
+		c.fail("count")
+		*n = 0
+	}
+}
+
+func (c *rowCoder) strs(v *[]string) {
+	n := uint64(len(*v))
+	if c.count(&n); !c.encoding {
+		*v = make([]string, n)
+	}
+	for i := range *v {
+		c.str(&(*v)[i])
+	}
+	if n == 0 {
+		*v = nil
+	}
+}
+
 func (c *rowCoder) u64s(v *[]uint64) {
 	n := uint64(len(*v))
-	c.u64(&n)
-	if !c.encoding {
-		if n > uint64(len(c.buf)) {
-			c.fail("count of numbers")
-			return
-		}
+	if c.count(&n); !c.encoding {
 		*v = make([]uint64, n)
 	}
 	for i := range *v {

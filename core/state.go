@@ -76,21 +76,25 @@ type vhostRow struct {
 type vhost struct {
 	meta
 	vhostRow
-	router       *route.Router
-	exchanges    []*exchange // in no order: nothing may depend on it
-	exchange     map[string]*exchange
-	queues       []*queue // by id
-	queue        map[uint32]*queue
-	queueByName  map[string]*queue
-	consumer     map[uint32]*consumer
-	bindings     []*binding // in no order
-	binding      map[string]*binding
-	contents     []*content // in no order
-	content      map[uint64]*content
-	rejecting    int // queues that refuse messages when they are full
-	lastQueue    *queue
-	lastConsumer *consumer
-	lastExchange *exchange
+	router        *route.Router
+	exchanges     []*exchange // in no order: nothing may depend on it
+	exchange      map[string]*exchange
+	queues        []*queue // by id
+	queue         map[uint32]*queue
+	queueByName   map[string]*queue
+	consumer      map[uint32]*consumer
+	bindings      []*binding // in no order
+	binding       map[string]*binding
+	contents      []*content // in no order
+	content       map[uint64]*content
+	letters       []*letter // in no order
+	letter        map[uint64]*letter
+	rejecting     int // queues that refuse messages when they are full
+	deadLettering int // queues that dead-letter
+	byHeaders     int // bindings of headers exchanges
+	lastQueue     *queue
+	lastConsumer  *consumer
+	lastExchange  *exchange
 }
 
 func (v *vhost) key(dst []byte) []byte { return keyOf(dst, tableVhost, uint64(v.Vhost)) }
@@ -187,6 +191,7 @@ type queue struct {
 	set       settings
 	plain     bool // messages need neither lane nor note
 	trims     bool // it drops messages when it is too full
+	counts    bool // clients see how many deliveries failed
 	timer     timer
 	ready     lanes
 	notes     ready.Notes

@@ -200,8 +200,27 @@ func contentText(e *core.Effect) string {
 	if e.Record != nil && message.ParseRecord(e.Record, &r) == nil {
 		text += fmt.Sprintf(" %q", r.Body)
 	}
+	if e.Extra != nil {
+		text += extraText(e)
+	}
 	if len(e.Parts) > 0 {
 		text += fmt.Sprintf(" with %d parts", len(e.Parts))
+	}
+	return text
+}
+
+// extraText is what the broker added, as a client sees it where the effect carries the record.
+func extraText(e *core.Effect) string {
+	x := e.Extra
+	text := ""
+	if x.Moved {
+		text += fmt.Sprintf(" by %q key %q, first death %s of %s, deaths", x.Exchange, x.RoutingKey, x.FirstReason, x.FirstQueue)
+		for _, d := range x.Deaths {
+			text += fmt.Sprintf(" %s of %s x%d", d.Reason, d.Queue, d.Count)
+		}
+	}
+	if x.Failed > 0 {
+		text += fmt.Sprintf(" failed %d", x.Failed)
 	}
 	return text
 }
