@@ -49,8 +49,10 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 	case h.tagged(x.Tag) != nil:
 		code, text = CodeNotAllowed, fmt.Sprintf("attempt to reuse consumer tag '%s'", x.Tag)
 	case code != CodeOK:
-	case q.exclusive != nil || x.Exclusive && len(q.consumers) > 0:
+	case q.exclusive != nil || x.Exclusive && (len(q.consumers) > 0 || q.set.singleActive):
 		code, text = CodeAccessRefused, q.vhost.named("queue", q.Name)+" in exclusive use"
+	default:
+		code, text = checkConsumer(q, x.Arguments)
 	}
 	if code != CodeOK {
 		m.refuse(h, entry.KindConsume, code, text)
@@ -65,7 +67,11 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 	}
 	c := &consumer{consumerRow: consumerRow{Vhost: v.Vhost, Number: v.Consumers, Queue: q.ID, Session: h.Session,
 		Channel: h.Number, Tag: x.Tag, NoAck: x.NoAck, Exclusive: x.Exclusive, Limit: limit, Arguments: clone(x.Arguments)}}
+	c.Priority, _ = argumentInteger(x.Arguments, argumentPriority)
 	m.linkConsumer(c, q, h)
+	if q.set.singleActive && q.Active == 0 {
+		q.Active = c.Number
+	}
 	m.touch(q)
 	m.touch(c)
 	m.replyNamed(h, entry.KindConsume, x.NoWait, x.Tag, 0, 0)
@@ -117,6 +123,9 @@ func (m *Machine) removeConsumer(c *consumer) {
 	}
 	delete(q.vhost.consumer, c.Number)
 	m.use(q)
+	if q.Active == c.Number {
+		m.promote(q)
+	}
 	q.vhost.lastConsumer = nil
 	c.gone = true
 	m.touch(c)
@@ -143,9 +152,25 @@ func (c *consumer) credit() bool {
 	return c.NoAck || c.channel.Limit == 0 || c.channel.InFlight < c.channel.Limit
 }
 
+// promote makes another consumer the active one of a queue that serves one alone: of those with the highest priority the
+// oldest. One that comes later does not take its place, whatever its priority.
+func (m *Machine) promote(q *queue) {
+	q.Active = 0
+	var next *consumer
+	for _, c := range q.consumers {
+		if next == nil || c.Priority > next.Priority {
+			next = c
+		}
+	}
+	if next != nil {
+		q.Active = next.Number
+		m.regain(next)
+	}
+}
+
 // regain gives a consumer that has credit again its place in the service ring.
 func (m *Machine) regain(c *consumer) {
-	if c.Turn != 0 || !c.credit() {
+	if c.Turn != 0 || !c.credit() || c.queue.set.singleActive && c.queue.Active != c.Number {
 		return
 	}
 	c.queue.join(c)
@@ -182,14 +207,25 @@ func (q *queue) join(c *consumer) {
 	q.link(c)
 }
 
+// link puts a consumer into the ring behind those of its own priority and of higher ones.
 func (q *queue) link(c *consumer) {
-	c.previous = q.last
-	if q.last == nil {
+	before := q.last
+	for before != nil && before.Priority < c.Priority {
+		before = before.previous
+	}
+	c.previous = before
+	if before == nil {
+		c.next = q.first
 		q.first = c
 	} else {
-		q.last.next = c
+		c.next = before.next
+		before.next = c
 	}
-	q.last = c
+	if c.next == nil {
+		q.last = c
+	} else {
+		c.next.previous = c
+	}
 }
 
 // leave takes a consumer out of the service ring.

@@ -30,7 +30,9 @@ func BenchmarkLimitedQueue(b *testing.B) {
 			benchLife(b, exchange, false, table("x-message-ttl", int32(60000), "x-dead-letter-exchange", "amq.fanout", "x-max-length", int32(100000)))
 		})
 	}
-	b.Run("priorities", func(b *testing.B) { benchLife(b, "", false, table("x-max-priority", int32(10), "x-max-length-bytes", int64(1<<40))) })
+	b.Run("priorities", func(b *testing.B) {
+		benchLife(b, "", false, table("x-max-priority", int32(10), "x-max-length-bytes", int64(1<<40)))
+	})
 }
 
 const benchBatch = 500

@@ -54,6 +54,8 @@ type ConsumerInfo struct {
 	Session           uint64
 	Channel           uint16
 	NoAck, Exclusive  bool
+	Active            bool // false for one that waits behind a single active consumer
+	Priority          int64
 	Prefetch          uint32 // 0 is no limit
 	InFlight          uint32 // unsettled deliveries
 	Arguments         []byte // a field table, as consumed
@@ -171,7 +173,7 @@ func (m *Machine) Consumers(vhost string) []ConsumerInfo {
 	for _, q := range v.queues {
 		for _, c := range q.consumers {
 			list = append(list, ConsumerInfo{Vhost: v.Name, Queue: q.Name, Tag: c.Tag, Session: c.Session, Channel: c.Channel,
-				NoAck: c.NoAck, Exclusive: c.Exclusive, Prefetch: c.Limit, InFlight: c.InFlight, Arguments: c.Arguments})
+				NoAck: c.NoAck, Exclusive: c.Exclusive, Active: !q.set.singleActive || q.Active == c.Number, Priority: c.Priority, Prefetch: c.Limit, InFlight: c.InFlight, Arguments: c.Arguments})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b ConsumerInfo) int { return cmp.Compare(a.Queue, b.Queue) })

@@ -211,6 +211,32 @@ func checkDeadKey(value any, t message.Table) string {
 	return ""
 }
 
+const argumentPriority = "x-priority"
+
+// checkConsumer refuses arguments of a new consumer.
+func checkConsumer(q *queue, arguments []byte) (Code, string) {
+	t, err := message.ParseTable(arguments)
+	if err != nil {
+		return CodeSyntaxError, "malformed arguments: " + err.Error()
+	}
+	if value, ok := t.Get(argumentPriority); ok {
+		if wrong := checkInteger(value, t); wrong != "" {
+			return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: %s", argumentPriority, q.vhost.named("queue", q.Name), wrong)
+		}
+	}
+	return CodeOK, ""
+}
+
+// argumentInteger is an integer among arguments; false if there is none.
+func argumentInteger(arguments []byte, key string) (int64, bool) {
+	if len(arguments) == 0 {
+		return 0, false
+	}
+	t, _ := message.ParseTable(arguments)
+	value, _ := t.Get(key)
+	return integer(value)
+}
+
 // oneOf accepts some texts only.
 func oneOf(wrong string, texts ...string) argumentCheck {
 	return func(value any, _ message.Table) string {

@@ -177,6 +177,7 @@ type queueRow struct {
 	Generated  bool
 	Owner      uint64   // session of an exclusive queue, 0 for others
 	Unacked    uint32   // deliveries in flight that await a settlement
+	Active     uint32   // consumer that alone is served, of a queue with a single active one; 0 for none
 	Turns      uint64   // the last turn given to a consumer
 	First      uint64   // number of the first ready message; tells what of the first chunk is consumed
 	Firsts     []uint64 // of the lanes of priorities 1 and up
@@ -225,6 +226,7 @@ func (q *queueRow) code(c *rowCoder) {
 	c.boolean(&q.Generated)
 	c.u64(&q.Owner)
 	c.u32(&q.Unacked)
+	c.u32(&q.Active)
 	c.u64(&q.Turns)
 	c.u64(&q.First)
 	c.u64s(&q.Firsts)
@@ -241,6 +243,7 @@ type consumerRow struct {
 	Tag            string
 	NoAck          bool
 	Exclusive      bool
+	Priority       int64  // who has the highest is served first
 	Limit          uint32 // of unsettled deliveries, 0 for the window
 	InFlight       uint32 // unsettled
 	Unwritten      uint32 // of a windowed consumer: deliveries not yet written to the socket
@@ -270,6 +273,7 @@ func (s *consumerRow) code(c *rowCoder) {
 	c.str(&s.Tag)
 	c.boolean(&s.NoAck)
 	c.boolean(&s.Exclusive)
+	c.i64(&s.Priority)
 	c.u32(&s.Limit)
 	c.u32(&s.InFlight)
 	c.u32(&s.Unwritten)

@@ -245,7 +245,11 @@ func (d *Driver) state() string {
 			fmt.Fprintf(&out, "queue %s ready=%d unacked=%d consumers=%d bytes=%d\n", q.Name, q.Ready, q.Unacknowledged, q.Consumers, q.ReadyBytes)
 		}
 		for _, c := range d.Machine.Consumers(v.Name) {
-			fmt.Fprintf(&out, "consumer %s of %s on s%d.%d in-flight=%d\n", c.Tag, c.Queue, c.Session, c.Channel, c.InFlight)
+			waits := ""
+			if !c.Active {
+				waits = " waits"
+			}
+			fmt.Fprintf(&out, "consumer %s of %s on s%d.%d in-flight=%d%s\n", c.Tag, c.Queue, c.Session, c.Channel, c.InFlight, waits)
 		}
 		for _, s := range d.Machine.Sessions(v.Name) {
 			fmt.Fprintf(&out, "session s%d on node %d channels=%d in-flight=%d\n", s.ID, s.Node, s.Channels, s.InFlight)
