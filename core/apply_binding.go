@@ -78,7 +78,7 @@ func (m *Machine) bind(v *vhost, b *binding, args message.Table) (Code, string) 
 	if v.binding[b.identity] != nil {
 		return CodeOK, ""
 	}
-	if err := v.router.Bind(b.Source, b.dest(), b.Key, args); errors.Is(err, route.ErrMatch) {
+	if err := v.router.Bind(b.Source, b.dest(), b.Key, args); errors.Is(err, route.ErrMatch) || errors.Is(err, route.ErrWeight) {
 		return CodePreconditionFailed, err.Error()
 	} else if err != nil {
 		return CodeInternalError, err.Error()

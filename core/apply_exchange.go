@@ -6,6 +6,7 @@ import (
 
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/internal/route"
+	"github.com/understudy-mq/understudy/core/message"
 )
 
 // Texts are RabbitMQ's: applications match on them.
@@ -24,8 +25,6 @@ func cleanName(name string) string {
 	return strings.NewReplacer("\r", "", "\n", "").Replace(name)
 }
 
-var typeNames = [...]string{route.Direct: "direct", route.Fanout: "fanout", route.Topic: "topic", route.Headers: "headers"}
-
 func reserved(name string) bool { return strings.HasPrefix(name, "amq.") }
 
 func (v *vhost) addExchange(row exchangeRow) *exchange {
@@ -33,7 +32,42 @@ func (v *vhost) addExchange(row exchangeRow) *exchange {
 	v.exchanges = append(v.exchanges, x)
 	v.exchange[x.Name] = x
 	v.router.Declare(x.Name, x.Type)
+	v.configureExchange(x)
 	return x
+}
+
+const (
+	argumentAlternate    = "alternate-exchange"
+	argumentHashHeader   = "hash-header"
+	argumentHashProperty = "hash-property"
+)
+
+// configureExchange tells the router what the arguments say. They parsed when the exchange was declared.
+func (v *vhost) configureExchange(x *exchange) {
+	if len(x.Arguments) == 0 {
+		return
+	}
+	t, _ := message.ParseTable(x.Arguments)
+	v.router.Configure(x.Name, text(t, argumentAlternate), text(t, argumentHashHeader))
+}
+
+// checkExchangeArguments refuses arguments of a new exchange.
+func (v *vhost) checkExchangeArguments(x *entry.ExchangeDeclare) (Code, string) {
+	t, err := message.ParseTable(x.Arguments)
+	if err != nil {
+		return CodeSyntaxError, "malformed arguments: " + err.Error()
+	}
+	for _, key := range [...]string{argumentAlternate, argumentHashHeader} {
+		if value, ok := t.Get(key); ok {
+			if _, isText := value.(string); !isText {
+				return CodePreconditionFailed, fmt.Sprintf("invalid type '%s' for arg '%s' in %s", typeName(value), key, v.named("exchange", x.Name))
+			}
+		}
+	}
+	if _, ok := t.Get(argumentHashProperty); ok && x.Type == route.ConsistentHash.String() {
+		return CodePreconditionFailed, fmt.Sprintf("arg '%s' for %s is not supported: hash by the routing key or a header", argumentHashProperty, v.named("exchange", x.Name))
+	}
+	return CodeOK, ""
 }
 
 func (m *Machine) applyExchangeDeclare(x *entry.ExchangeDeclare) {
@@ -77,11 +111,11 @@ func (v *vhost) checkExchangeDeclare(x *entry.ExchangeDeclare, old *exchange) (C
 		if reserved(x.Name) {
 			return CodeAccessRefused, fmt.Sprintf("exchange name '%s' contains reserved prefix 'amq.*'", x.Name)
 		}
-		return v.checkArguments(x.Arguments)
+		return v.checkExchangeArguments(x)
 	}
 	what := v.named("exchange", x.Name)
 	if kind != old.Type {
-		return inequivalent("type", what, x.Type, typeNames[old.Type])
+		return inequivalent("type", what, x.Type, old.Type.String())
 	}
 	for _, f := range []struct {
 		name       string

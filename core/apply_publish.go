@@ -53,6 +53,7 @@ func (m *Machine) route(v *vhost) (Code, string) {
 	if code, text := v.checkPublish(m.record.Exchange); code != CodeOK {
 		return code, text
 	}
+	v.router.Seed(v.Messages)
 	m.routes = v.router.Route(m.record.Exchange, m.record.RoutingKey, m.headers, m.routes[:0])
 	if mayHaveCopies(m.record.Properties) {
 		return m.routeCopies(v)

@@ -16,14 +16,6 @@ var (
 
 const argumentQueueType = "x-queue-type"
 
-// checkArguments refuses a table that cannot be read.
-func (v *vhost) checkArguments(args []byte) (Code, string) {
-	if err := message.Check(args); err != nil {
-		return CodeSyntaxError, "malformed arguments: " + err.Error()
-	}
-	return CodeOK, ""
-}
-
 // compareArguments says what of the arguments named in keys differs between a declared thing and its new declare.
 func compareArguments(what string, current, received []byte, keys []string) (Code, string) {
 	if len(current) == 0 && len(received) == 0 {

@@ -120,7 +120,7 @@ func (m *Machine) Exchanges(vhost string) []ExchangeInfo {
 	}
 	list := []ExchangeInfo{{Vhost: v.Name, Type: "direct", Durable: true}}
 	for _, x := range v.exchanges {
-		list = append(list, ExchangeInfo{Vhost: v.Name, Name: x.Name, Type: typeNames[x.Type], Durable: x.Durable,
+		list = append(list, ExchangeInfo{Vhost: v.Name, Name: x.Name, Type: x.Type.String(), Durable: x.Durable,
 			AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: x.Arguments})
 	}
 	slices.SortFunc(list, func(a, b ExchangeInfo) int { return cmp.Compare(a.Name, b.Name) })

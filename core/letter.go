@@ -266,6 +266,7 @@ func (m *Machine) routeLetter(q *queue, row *letterRow, old *letter) []uint32 {
 		return t
 	}
 	routes := m.buried[:0]
+	q.vhost.router.Seed(q.vhost.Messages)
 	for _, list := range keys {
 		for _, key := range list {
 			routes = q.vhost.router.Route([]byte(row.Exchange), []byte(key), headers, routes)
