@@ -86,6 +86,8 @@ func (m *Machine) forget(h *channel) {
 // release undoes all that a channel holds: its consumers go, its deliveries return to their places. how is Modified where
 // its connection was lost: that counts as a failed delivery.
 func (m *Machine) release(h *channel, how entry.Outcome) {
+	m.rollback(h)
+	h.Tx = false
 	consumers := slices.Clone(h.consumers)
 	for len(h.consumers) > 0 {
 		m.removeConsumer(h.consumers[len(h.consumers)-1])
@@ -141,6 +143,10 @@ func (m *Machine) refuse(h *channel, kind entry.Kind, code Code, text string) {
 func (m *Machine) applyConfirmSelect(x *entry.ConfirmSelect) {
 	h := m.channelOf(&x.Ref)
 	if h == nil {
+		return
+	}
+	if h.Tx {
+		m.refuse(h, entry.KindConfirmSelect, CodePreconditionFailed, "cannot switch from tx to confirm mode")
 		return
 	}
 	h.Confirm = true

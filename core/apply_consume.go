@@ -23,6 +23,7 @@ const (
 	flagNoAck       // of a delivery: it is settled when written
 	flagNoted       // the queue has a note on it: queue.notes
 	flagLettered    // the broker keeps something beside it: vhost.letter
+	flagGathered    // of a delivery: a transaction has its settlement
 	priorityShift   = 8
 	countShift      = 16
 	countOne        = 1 << countShift

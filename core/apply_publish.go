@@ -30,6 +30,15 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 	}
 	v := h.session.vhost
 	marks := m.marksOf()
+	if h.Tx {
+		m.gather(h, x, offset, &marks, parts)
+		return
+	}
+	var letter *letterRow
+	if m.needsLetter(v, &marks) {
+		row := m.newLetter(v, &marks)
+		letter = &row
+	}
 	refused := v.rejecting > 0 && m.refused(v, marks.body)
 	m.fresh = v.Messages
 	v.Messages++
@@ -37,13 +46,13 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 	r := ready.Ref{Number: v.Messages, Loc: uint64(message.NewLoc(m.index, offset)), Size: uint32(len(x.Record))}
 	switch {
 	case refused:
-		m.turnAway(v, r, &marks, parts)
+		m.turnAway(v, r, &marks, letter, parts)
 		m.confirm(h, EffectNacked)
 		return
 	case len(m.routes) == 0:
 		m.unroutable(h, x, &r, parts)
 	default:
-		m.enqueueAll(v, r, &marks, parts)
+		m.enqueueAll(v, r, &marks, letter, parts)
 	}
 	m.confirm(h, EffectConfirmed)
 }
@@ -61,16 +70,23 @@ func (m *Machine) route(v *vhost) (Code, string) {
 	return CodeOK, ""
 }
 
+// attachLetter keeps a letter beside a message that goes to all routes; nil is none.
+func (m *Machine) attachLetter(v *vhost, r *ready.Ref, letter *letterRow) {
+	if letter == nil {
+		return
+	}
+	r.Flags |= flagLettered
+	letter.Number, letter.Refs = r.Number, uint32(len(m.routes))
+	m.touch(v.addLetter(*letter))
+}
+
 // enqueueAll enters a new message into all its queues.
-func (m *Machine) enqueueAll(v *vhost, r ready.Ref, x *marks, parts []message.Part) {
+func (m *Machine) enqueueAll(v *vhost, r ready.Ref, x *marks, letter *letterRow, parts []message.Part) {
 	if len(parts) > 0 {
 		r.Flags |= flagFragmented
 		m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: r.Number, Refs: uint32(len(m.routes)), Parts: parts}))
 	}
-	if m.needsLetter(v, x) {
-		r.Flags |= flagLettered
-		m.newLetter(v, r.Number, len(m.routes), x)
-	}
+	m.attachLetter(v, &r, letter)
 	for _, id := range m.routes {
 		m.live.add(r.Loc)
 		m.enter(v.queueByID(id), r, x)
@@ -88,7 +104,7 @@ func (m *Machine) refused(v *vhost, body uint64) bool {
 }
 
 // turnAway drops a message that a queue of its own has refused, or dead-letters it for those that say so.
-func (m *Machine) turnAway(v *vhost, r ready.Ref, x *marks, parts []message.Part) {
+func (m *Machine) turnAway(v *vhost, r ready.Ref, x *marks, letter *letterRow, parts []message.Part) {
 	routes := m.routes
 	m.routes = m.routes[:0]
 	for _, id := range routes {
@@ -104,10 +120,7 @@ func (m *Machine) turnAway(v *vhost, r ready.Ref, x *marks, parts []message.Part
 		r.Flags |= flagFragmented
 		m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: r.Number, Refs: uint32(len(m.routes)), Parts: parts}))
 	}
-	if m.needsLetter(v, x) {
-		r.Flags |= flagLettered
-		m.newLetter(v, r.Number, len(m.routes), x)
-	}
+	m.attachLetter(v, &r, letter)
 	for _, id := range m.routes {
 		m.live.add(r.Loc)
 		m.bury(v.queueByID(id), &r, reasonMaxLength)
@@ -143,12 +156,18 @@ func (m *Machine) recordHeaders() message.Table {
 
 func (m *Machine) unroutable(h *channel, x *entry.Publish, r *ready.Ref, parts []message.Part) {
 	if x.Mandatory {
-		if e := m.emit(h.session, EffectReturned, h.Number); e != nil {
-			e.Command, e.Code, e.Text = entry.KindPublish, CodeNoRoute, "NO_ROUTE"
-			e.Content = Content{Number: r.Number, Loc: message.Loc(r.Loc), Size: r.Size, Record: x.Record, Parts: parts}
-		}
+		m.giveReturn(h, Content{Number: r.Number, Loc: message.Loc(r.Loc), Size: r.Size, Record: x.Record}, parts)
 	}
 	m.live.removeParts(parts)
+}
+
+// giveReturn hands a mandatory message back to its publisher.
+func (m *Machine) giveReturn(h *channel, c Content, parts []message.Part) {
+	if e := m.emit(h.session, EffectReturned, h.Number); e != nil {
+		e.Command, e.Code, e.Text = entry.KindPublish, CodeNoRoute, "NO_ROUTE"
+		e.Content = c
+		e.Parts = parts
+	}
 }
 
 // enqueue adds a ready message that is new to the queue, or comes back to it.

@@ -30,15 +30,24 @@ func (m *Machine) applySettle(x *entry.Settle) {
 			}
 		}
 	}
-	if x.Outcome == entry.Released || x.Outcome == entry.Modified {
+	if h.Tx {
+		m.settleLater(h, first, last, x.Outcome)
+		return
+	}
+	m.settleRange(h, first, last, x.Outcome)
+}
+
+// settleRange settles what the client may settle of a range of tags.
+func (m *Machine) settleRange(h *channel, first, last uint64, outcome entry.Outcome) {
+	if outcome == entry.Released || outcome == entry.Modified {
 		// Newest first: each then goes in front of the one before it.
 		for tag := h.flight.Before(last); tag >= max(first, 1); tag = h.flight.Before(tag - 1) {
-			m.settleTag(h, tag, x.Outcome)
+			m.settleTag(h, tag, outcome)
 		}
 		return
 	}
 	for tag := h.flight.Next(first); tag != 0 && tag <= last; tag = h.flight.Next(tag + 1) {
-		m.settleTag(h, tag, x.Outcome)
+		m.settleTag(h, tag, outcome)
 	}
 }
 
@@ -46,10 +55,11 @@ func (m *Machine) refuseTag(h *channel, tag uint64) {
 	m.refuse(h, entry.KindSettle, CodePreconditionFailed, fmt.Sprintf("unknown delivery tag %d", tag))
 }
 
-// unsettled says whether a tag awaits a settlement by the client; no-ack deliveries do not.
+// unsettled says whether a tag awaits a settlement by the client; no-ack deliveries do not, nor those that a transaction
+// has one for.
 func (h *channel) unsettled(tag uint64) bool {
 	r := h.flight.Get(tag)
-	return r != nil && r.Flags&flagNoAck == 0
+	return r != nil && r.Flags&(flagNoAck|flagGathered) == 0
 }
 
 func (m *Machine) settleTag(h *channel, tag uint64, outcome entry.Outcome) {

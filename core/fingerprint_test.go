@@ -34,8 +34,10 @@ func populated(t *testing.T) *Machine {
 	for _, cmd := range []entry.Command{
 		&entry.Attach{Vhost: "/", User: "u", Key: "k", Connection: "c"},
 		&entry.ChannelOpen{Ref: ref},
+		&entry.ChannelOpen{Ref: entry.Ref{Session: 1, Epoch: 1, Channel: 2}},
 		&entry.QueueDeclare{Ref: ref, Name: "q", Exclusive: true},
 		&entry.QueueBind{Binding: entry.Binding{Ref: ref, Source: "amq.topic", Destination: "q", Key: "k"}},
+		&entry.TxSelect{Ref: entry.Ref{Session: 1, Epoch: 1, Channel: 2}},
 		&entry.Qos{Ref: ref, Prefetch: 1},
 		&entry.Consume{Ref: ref, Queue: "q", Tag: "ct"},
 		&entry.Publish{Ref: ref, Record: record},

@@ -138,9 +138,9 @@ func (m *Machine) needsLetter(v *vhost, x *marks) bool {
 	return false
 }
 
-// newLetter keeps what dead-lettering the publish at hand will need.
-func (m *Machine) newLetter(v *vhost, number uint64, refs int, x *marks) {
-	row := letterRow{Vhost: v.Vhost, Number: number, Refs: uint32(refs), Key: string(m.record.RoutingKey), Priority: x.priority}
+// newLetter is what dead-lettering the publish at hand will need.
+func (m *Machine) newLetter(v *vhost, x *marks) letterRow {
+	row := letterRow{Vhost: v.Vhost, Key: string(m.record.RoutingKey), Priority: x.priority}
 	if message.HasAny(m.record.Properties, message.PropHeaders) {
 		headers, _ := message.PropertiesHeaders(m.record.Properties)
 		row.CC, row.BCC = texts(headers, copyHeaders[0]), texts(headers, copyHeaders[1])
@@ -150,7 +150,7 @@ func (m *Machine) newLetter(v *vhost, number uint64, refs int, x *marks) {
 			}
 		}
 	}
-	m.touch(v.addLetter(row))
+	return row
 }
 
 // texts answers the texts of an array in a table.

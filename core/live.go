@@ -117,6 +117,9 @@ func (m *Machine) contents(visit func(loc message.Loc, size uint32)) {
 		for _, h := range s.channels {
 			h.flight.Each(func(_ uint64, r *ledger.Record) { visit(message.Loc(r.Loc), r.Size) })
 			parts(h.Parts)
+			for i := range h.Pending {
+				h.Pending[i].visit(visit)
+			}
 		}
 	}
 }

@@ -240,5 +240,11 @@ func (m *Machine) applyOnChannel(cmd entry.Command) {
 		m.applyGet(x)
 	case *entry.Recover:
 		m.applyRecover(x)
+	case *entry.TxSelect:
+		m.applyTxSelect(x)
+	case *entry.TxCommit:
+		m.applyTxCommit(x)
+	case *entry.TxRollback:
+		m.applyTxRollback(x)
 	}
 }

@@ -186,6 +186,9 @@ func RowContents(key, value []byte, visit func(message.Loc, uint32)) error {
 		var row channelRow
 		row.code(&c)
 		visitParts(row.Parts, visit)
+		for i := range row.Pending {
+			row.Pending[i].visit(visit)
+		}
 	default:
 		return nil
 	}

@@ -330,6 +330,9 @@ type channelRow struct {
 	Served    uint32 // consumer that got the newest delivery
 	PartBytes uint64
 	Parts     []message.Part // of a big message on its way in
+	Tx        bool
+	Pending   []pending // publishes that wait for a commit
+	Settled   []settled // settlements that do
 }
 
 type channel struct {
@@ -357,6 +360,7 @@ func (h *channelRow) code(c *rowCoder) {
 	c.u32(&h.Served)
 	c.u64(&h.PartBytes)
 	c.parts(&h.Parts)
+	h.codeTx(c)
 }
 
 // contentRow is the side table of fragmented messages: most messages have no parts, and pay nothing for those that do.

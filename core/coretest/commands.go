@@ -89,6 +89,12 @@ func (l *line) channelCommand(ref entry.Ref) entry.Command {
 		return &entry.ChannelClose{Ref: ref}
 	case "confirm":
 		return &entry.ConfirmSelect{Ref: ref, NoWait: l.flag("no-wait")}
+	case "tx-select":
+		return &entry.TxSelect{Ref: ref}
+	case "tx-commit":
+		return &entry.TxCommit{Ref: ref}
+	case "tx-rollback":
+		return &entry.TxRollback{Ref: ref}
 	case "qos":
 		return &entry.Qos{Ref: ref, Prefetch: uint32(l.tag()), Global: l.flag("global")}
 	}

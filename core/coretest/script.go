@@ -136,7 +136,8 @@ var kindNames = map[entry.Kind]string{entry.KindAttach: "attach", entry.KindEnd:
 	entry.KindExchangeDelete: "exchange-delete", entry.KindExchangeBind: "exchange-bind", entry.KindExchangeUnbind: "exchange-unbind",
 	entry.KindQueueDeclare: "queue", entry.KindQueueDelete: "queue-delete", entry.KindQueuePurge: "purge", entry.KindQueueBind: "bind",
 	entry.KindQueueUnbind: "unbind", entry.KindConsume: "consume", entry.KindCancel: "cancel", entry.KindGet: "get",
-	entry.KindPublish: "publish", entry.KindFragment: "fragment", entry.KindSettle: "settle", entry.KindRecover: "recover"}
+	entry.KindPublish: "publish", entry.KindFragment: "fragment", entry.KindSettle: "settle", entry.KindRecover: "recover",
+	entry.KindTxSelect: "tx-select", entry.KindTxCommit: "tx-commit", entry.KindTxRollback: "tx-rollback"}
 
 var codeNames = map[core.Code]string{core.CodeNoRoute: "no-route", core.CodeAccessRefused: "access-refused", core.CodeNotFound: "not-found",
 	core.CodeResourceLocked: "resource-locked", core.CodePreconditionFailed: "precondition-failed", core.CodeSyntaxError: "syntax-error",

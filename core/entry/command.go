@@ -41,6 +41,9 @@ const (
 	KindSettle
 	KindRecover
 	KindWritten
+	KindTxSelect
+	KindTxCommit
+	KindTxRollback
 	kindEnd
 )
 
@@ -219,6 +222,13 @@ type (
 		Ref
 		Tag uint64
 	}
+	// TxSelect makes the channel transactional: publishes are routed and settlements checked as they come, and take
+	// effect together with TxCommit, or never after TxRollback.
+	TxSelect struct{ Ref }
+	// TxCommit carries out what the channel has gathered, in one step.
+	TxCommit struct{ Ref }
+	// TxRollback forgets it.
+	TxRollback struct{ Ref }
 )
 
 // Outcome is what became of a delivery, in the words of AMQP 1.0.
@@ -266,6 +276,9 @@ var makers = [kindEnd]func() Command{
 	KindSettle:          func() Command { return new(Settle) },
 	KindRecover:         func() Command { return new(Recover) },
 	KindWritten:         func() Command { return new(Written) },
+	KindTxSelect:        func() Command { return new(TxSelect) },
+	KindTxCommit:        func() Command { return new(TxCommit) },
+	KindTxRollback:      func() Command { return new(TxRollback) },
 }
 
 // Append encodes a command behind dst.

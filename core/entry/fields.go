@@ -32,6 +32,9 @@ func (*Fragment) Kind() Kind        { return KindFragment }
 func (*Settle) Kind() Kind          { return KindSettle }
 func (*Recover) Kind() Kind         { return KindRecover }
 func (*Written) Kind() Kind         { return KindWritten }
+func (*TxSelect) Kind() Kind        { return KindTxSelect }
+func (*TxCommit) Kind() Kind        { return KindTxCommit }
+func (*TxRollback) Kind() Kind      { return KindTxRollback }
 
 func (x *NodeUp) code(c *coder)      { c.u64(&x.Node); c.u64(&x.Nonce) }
 func (x *NodeDown) code(c *coder)    { c.u64(&x.Node); c.u64(&x.Incarnation) }
@@ -128,5 +131,8 @@ func (x *Settle) code(c *coder) {
 	c.u64(&x.First)
 	c.u64(&x.Last)
 }
-func (x *Recover) code(c *coder) { x.Ref.code(c); c.boolean(&x.Requeue); c.boolean(&x.NoWait) }
-func (x *Written) code(c *coder) { x.Ref.code(c); c.u64(&x.Tag) }
+func (x *Recover) code(c *coder)    { x.Ref.code(c); c.boolean(&x.Requeue); c.boolean(&x.NoWait) }
+func (x *Written) code(c *coder)    { x.Ref.code(c); c.u64(&x.Tag) }
+func (x *TxSelect) code(c *coder)   { x.Ref.code(c) }
+func (x *TxCommit) code(c *coder)   { x.Ref.code(c) }
+func (x *TxRollback) code(c *coder) { x.Ref.code(c) }
