@@ -148,7 +148,7 @@ func TestPowerLossAtAnySyncOfASingleNodeLosesNothingPromised(t *testing.T) {
 
 func TestPowerLossOfAllThreeNodesAtAnySyncLosesNothingPromised(t *testing.T) {
 	eachSeed(t, 4, func(t *testing.T, ctx context.Context, seed uint64) error {
-		images, err := cutRun(t, ctx, 3, seed, pace{200, 60}, 10)
+		images, err := cutRun(t, ctx, 3, seed, pace{400, 120}, 10)
 		for _, img := range images {
 			if err == nil {
 				err = survives(t, ctx, img, 0)
