@@ -34,7 +34,8 @@ type network struct {
 	links map[[3]uint64]*link
 	order []*link // in the order of their making, for determinism
 	step  int
-	slow  int // the most steps that a frame takes
+	rush  bool // links come up at once
+	slow  int  // the most steps that a frame takes
 	sim   *Sim
 }
 
@@ -108,7 +109,7 @@ func (n *network) advance() {
 			continue
 		}
 		if !l.up {
-			if n.rng.IntN(8) != 0 {
+			if n.rng.IntN(8) != 0 && !n.rush {
 				continue
 			}
 			l.up = true

@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"flag"
+	"slices"
 	"testing"
 	"testing/cryptotest"
 
@@ -104,6 +105,36 @@ func TestBatchesThatRaftDropsMoveNoExpectation(t *testing.T) {
 	}
 	if s.err != nil {
 		t.Error(s.err)
+	}
+}
+
+func TestLeaderThatHangsUpIsNotWaitedFor(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 1)
+	s := New(1, 3)
+	s.settle(300)
+	old := s.leader()
+	if s.err != nil || old == nil {
+		t.Fatal(s.err)
+	}
+	old.crash()
+	s.ids = slices.DeleteFunc(s.ids, func(id uint64) bool { return id == old.id })
+	for range 12 { // an election time-out is 15 ticks
+		s.tick(0)
+	}
+	if s.leader() == nil {
+		t.Errorf("no leader: %s", s.describe())
+	}
+}
+
+func TestNodesThatMeetElectALeaderAtOnce(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 1)
+	s := New(1, 3)
+	s.net.rush = true
+	for range 12 {
+		s.tick(0)
+	}
+	if s.leader() == nil {
+		t.Errorf("no leader: %s", s.describe())
 	}
 }
 
