@@ -163,7 +163,7 @@ func (n *Node) start(ctx context.Context) error {
 	work, stop := context.WithCancel(context.Background())
 	n.stop = stop
 	if err := n.serveAdmin(); err != nil {
-		return err
+		return errors.Join(err, n.raft.Stop(ctx))
 	}
 	n.background.Go(func() { n.form(work) })
 	return nil
