@@ -261,6 +261,13 @@ func TestCloseThatCrossesARefusalOfTheEndpointIsAnswered(t *testing.T) {
 	want(t, "nothing more for the machine", g.commands())
 }
 
+func TestOneChannelCloseForTwoRefusalsThatCross(t *testing.T) {
+	g := opened(t, 1)
+	g.out.push([]session.Event{refused404(1)}) // not sent yet when the endpoint refuses something too
+	got := g.in(frame(1, &wire.BasicGet{}))
+	want(t, "frames", got, `1 ChannelClose ReplyCode=404 ReplyText="NOT_FOUND - no queue 'q' in vhost '/'" ClassID=50 MethodID=10`)
+}
+
 func TestOneChannelCloseForTwoRefusals(t *testing.T) {
 	g := opened(t, 1)
 	first := g.in(frame(1, &wire.BasicGet{}))

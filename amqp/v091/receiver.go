@@ -150,9 +150,7 @@ func (r *receiver) refused(channel uint16, f *fault) {
 		r.refuseChannel(channel, f)
 		return
 	}
-	if r.phase < closing {
-		r.out.notify(0, connectionClose(f))
-	}
+	r.out.notify(0, connectionClose(f))
 	r.phase = closing
 	if f.broken {
 		r.phase = finished
