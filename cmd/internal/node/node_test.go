@@ -387,6 +387,10 @@ func TestAStopEndsWithItsTime(t *testing.T) {
 	if err := n.Stop(over); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("stop: %v", err)
 	}
+	eventually(t, "the folder is given back", func() bool { // what was not done in time is done all the same
+		f, err := OpenFolder(n.cfg.Data)
+		return err == nil && f.Close() == nil
+	})
 }
 
 func TestClientsAndNodesSpeakTLS(t *testing.T) {
