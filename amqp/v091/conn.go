@@ -45,10 +45,11 @@ type Conn struct {
 
 var _ session.Endpoint = (*Conn)(nil)
 
-// NewConn makes the endpoint of a connection whose protocol header has been read. opts must have its defaults.
-func NewConn(nc net.Conn, opts *Options) *Conn {
+// NewConn makes the endpoint of a connection that was accepted at since and whose protocol header has been read. opts must
+// have its defaults.
+func NewConn(nc net.Conn, since time.Time, opts *Options) *Conn {
 	c := &Conn{
-		opts: opts, nc: nc, since: time.Now(), out: newOutbox(), shared: newShared(opts.ChannelMax), over: make(chan struct{}),
+		opts: opts, nc: nc, since: since, out: newOutbox(), shared: newShared(opts.ChannelMax), over: make(chan struct{}),
 		name: peerOf(nc.RemoteAddr()) + " -> " + peerOf(nc.LocalAddr()),
 	}
 	c.recv = newReceiver(opts, c, c.out, c.shared)

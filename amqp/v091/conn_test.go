@@ -44,7 +44,7 @@ func connect(t *testing.T, change func(*Options)) *peer {
 		change(opts)
 	}
 	opts.EnsureDefaults()
-	p.conn = NewConn(server, opts)
+	p.conn = NewConn(server, time.Now(), opts)
 	go func() {
 		defer close(p.served)
 		p.conn.Serve(func() {})
