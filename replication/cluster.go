@@ -250,7 +250,7 @@ func (n *Node) handOver(ctx context.Context) {
 	wait, cancel := context.WithTimeout(ctx, 2*time.Duration(n.opts.ElectionTicks)*n.opts.TickInterval)
 	defer cancel()
 	for _, g := range n.groups {
-		for s := g.Status(); s.Leader == n.opts.NodeID && len(s.Voters) > 1; s = g.Status() {
+		for s := g.Status(); (s.Leader == n.opts.NodeID || s.Leader == 0) && len(s.Voters) > 1; s = g.Status() {
 			select {
 			case <-time.After(n.opts.TickInterval / 4):
 			case <-wait.Done():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,15 +189,17 @@ func TestSurvivorsAreMovedOutWhenTheLogIsOverItsBounds(t *testing.T) {
 }
 
 func TestStopMovesLeadershipAwayFirst(t *testing.T) {
-	ms := cluster(t, 3)
+	var seen [4]atomic.Uint64 // the leader as each node knows it
+	ms := cluster(t, 3, func(m *member) {
+		m.opts.Observer.Leader = func(_, leader, _ uint64) { seen[m.opts.NodeID].Store(leader) }
+	})
 	for _, m := range ms {
 		<-m.reg
 	}
 	leader := leaderOf(ms)
-	other := ms[leader%3+1]
 	ms[leader].stop()
-	if s := other.group().Status(); s.Leader == leader || s.Leader == 0 {
-		t.Errorf("after an orderly stop the others' leader is %d", s.Leader)
+	if heir := seen[leader].Load(); heir == leader || heir == 0 {
+		t.Errorf("node %d stopped while it took node %d for the leader", leader, heir)
 	}
 }
 

@@ -66,9 +66,6 @@ func hungUp(err error) bool {
 }
 
 func (t *Transport) takeFrames(conn net.Conn, from uint64, fr *frameReader) error {
-	if err := writeFrame(conn, Frame{Kind: kindWelcome}); err != nil {
-		return err
-	}
 	if err := conn.SetWriteDeadline(time.Time{}); err != nil {
 		return err
 	}

@@ -14,15 +14,16 @@ type Kind uint8
 
 // The kinds of frame. Those below 16 are the transport's own.
 const (
-	kindHello Kind = iota + 1
-	kindWelcome
+	kindHello   Kind = iota + 1
+	kindRefusal      // of a hello or of a snapshot: the reason
+	kindTaken        // a snapshot is on disk
 	kindPing
 	kindPong
 	kindStream // begins a snapshot: its header
 	kindChunk
 	kindEnd
 
-	Raft     Kind = iota + 16 - 7 // a raft message
+	Raft     Kind = iota + 16 - 8 // a raft message
 	Batch                         // a node's commands for a group's leader
 	Expect                        // a leader's word which batch it takes next
 	Request                       // a change asked of a group's leader
