@@ -195,6 +195,30 @@ func TestEmptyQueueNameWithoutADeclaredQueueIsNotFound(t *testing.T) {
 	}
 }
 
+func Test22_NamesThatNobodyCouldReadAreRefused(t *testing.T) {
+	for _, name := range []string{"a\x00b", "bell\a", "\xff\xfe", "tab\t"} {
+		for _, m := range []wire.Method{
+			&wire.QueueDeclare{Queue: name}, &wire.ExchangeDeclare{Exchange: name, Type: "direct"}, &wire.BasicConsume{Queue: "q", ConsumerTag: name},
+		} {
+			g := opened(t, 1)
+			got := g.in(frame(1, m))
+			if len(got) != 1 || !strings.HasPrefix(got[0], `1 ChannelClose ReplyCode=406 ReplyText="PRECONDITION_FAILED - invalid `) {
+				t.Errorf("%s %q: %q", m.ID(), name, got)
+			}
+		}
+	}
+}
+
+func Test22_NamesOfAnyScriptAndOpaqueRoutingKeysAreTaken(t *testing.T) {
+	g := opened(t, 1)
+	name := strings.Repeat("\U0001F430", 63) + "\r\n"
+	want(t, "frames", g.in(frame(1, &wire.QueueDeclare{Queue: name}), frame(1, &wire.QueueBind{Queue: name, Exchange: "e", RoutingKey: "\x00\xff"}),
+		publish(1, "e", "\x00\xff", "")))
+	if n := len(g.commands()); n != 3 {
+		t.Errorf("%d commands", n)
+	}
+}
+
 func TestRefusalOfTheMachineClosesTheChannel(t *testing.T) {
 	g := opened(t, 1)
 	want(t, "close", g.tell(refused404(1), session.Event{Kind: core.EffectConfirmed, Channel: 1, Count: 1}, reply(1, entry.KindQos)),
