@@ -35,6 +35,7 @@ type network struct {
 	order []*link // in the order of their making, for determinism
 	step  int
 	rush  bool // links come up at once
+	torn  int  // the next streams of snapshots that fail
 	slow  int  // the most steps that a frame takes
 	sim   *Sim
 }
@@ -78,6 +79,10 @@ func (w wire) Send(to uint64, f transport.Frame) bool {
 
 // Stream hands a snapshot over at once, or fails.
 func (w wire) Stream(_ context.Context, to, group uint64, header []byte, body io.WriterTo) error {
+	if w.torn > 0 {
+		w.torn--
+		return errCut
+	}
 	target := w.sim.nodes[to]
 	if l := w.link(w.self, to, false); l.blocked || target == nil || target.node == nil || w.rng.IntN(4) == 0 {
 		return errCut

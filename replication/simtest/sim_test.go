@@ -126,6 +126,39 @@ func TestLeaderThatHangsUpIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+func TestSnapshotThatFailsOnItsWayIsReportedAndSentAgain(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 1)
+	s := New(1, 3)
+	s.settle(300)
+	leader := s.leader()
+	if s.err != nil || leader == nil {
+		t.Fatal(s.err)
+	}
+	down := s.nodes[leader.id%3+1]
+	down.crash()
+	for range 60 {
+		for range 20 {
+			leader.submit()
+		}
+		s.tick(0)
+		leader.machine.Checkpoint(func(error) {})
+		leader.node.Truncate(0)
+	}
+	last, _ := down.disk.LastIndex()
+	if first, _ := leader.disk.FirstIndex(); first <= last+1 {
+		t.Fatalf("the leader's log begins at %d, the follower's ends at %d: no snapshot is needed", first, last)
+	}
+	s.net.torn = 3
+	down.start()
+	s.settle(600) // a failure that is not reported leaves the follower waiting for ever
+	if s.err == nil {
+		s.err = s.check()
+	}
+	if s.err != nil || s.net.torn != 0 || down.machine.Installed != 1 {
+		t.Errorf("%v; %d failures left, %d installed", s.err, s.net.torn, down.machine.Installed)
+	}
+}
+
 func TestNodesThatMeetElectALeaderAtOnce(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 1)
 	s := New(1, 3)
