@@ -279,6 +279,12 @@ func (n *Node) take(from uint64, f transport.Frame) error {
 			return errFrame
 		}
 		g.in.put(event{kind: eventStep, from: from, size: len(f.Payload), message: m})
+	case transport.Append:
+		m, err := decodeAppend(f.Payload)
+		if err != nil || m.GetFrom() != from || m.GetType() != pb.MsgApp {
+			return errFrame
+		}
+		g.in.put(event{kind: eventStep, from: from, size: len(f.Payload), message: m})
 	case transport.Batch:
 		fw, err := decodeForward(f.Payload)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/understudy-mq/understudy/replication/transport"
 )
@@ -426,6 +427,31 @@ func TestMembershipBlobComesBack(t *testing.T) {
 	}
 }
 
+func TestAppendedEntriesComeBackAsTheyWere(t *testing.T) {
+	m := &pb.Message{
+		Type: pb.MsgApp.Enum(), To: new(uint64(2)), From: new(uint64(1)), Term: new(uint64(5)), LogTerm: new(uint64(4)),
+		Index: new(uint64(9)), Commit: new(uint64(8)), Entries: []*pb.Entry{
+			{Term: new(uint64(5)), Index: new(uint64(10)), Type: pb.EntryNormal.Enum()},
+			{Term: new(uint64(5)), Index: new(uint64(11)), Type: pb.EntryNormal.Enum(), Data: []byte("abc")},
+			{Term: new(uint64(5)), Index: new(uint64(12)), Type: pb.EntryConfChangeV2.Enum(), Data: []byte("defg")},
+		},
+	}
+	payload, rest, err := encodeAppend(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := slices.Concat(append([][]byte{payload}, rest...)...)
+	got, err := decodeAppend(whole)
+	if err != nil || !proto.Equal(got, m) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for n := range whole {
+		if _, err := decodeAppend(whole[:n]); err == nil {
+			t.Errorf("the first %d of %d bytes are taken for a message", n, len(whole))
+		}
+	}
+}
+
 func FuzzWire(f *testing.F) {
 	f.Add(forward{1, 2, []byte("abc")}.encode())
 	f.Add(firstMembership(map[uint64]string{1: "a"}).encode())
@@ -435,6 +461,7 @@ func FuzzWire(f *testing.F) {
 		_, _ = decodeRequest(b)
 		_, _ = decodeResponse(b)
 		_, _ = decodeMembership(b)
+		_, _ = decodeAppend(b)
 	})
 }
 

@@ -185,14 +185,19 @@ func (g *Group) sendRaft(m *pb.Message) bool {
 	if m.GetType() == pb.MsgTransferLeader {
 		return true // lost its leadership between the request and here; who asked will ask the new leader
 	}
-	payload, err := proto.Marshal(m)
+	f := transport.Frame{Kind: transport.Raft, Group: g.id, Urgent: urgent(m)}
+	var err error
+	if m.GetType() == pb.MsgApp && len(m.GetEntries()) > 0 {
+		f.Kind = transport.Append
+		f.Payload, f.Rest, err = encodeAppend(m)
+	} else {
+		f.Payload, err = proto.Marshal(m)
+	}
 	if err != nil {
 		g.env.fatal(fmt.Errorf("encode a raft message: %w", err))
 		return false
 	}
-	return g.env.network.Send(m.GetTo(), transport.Frame{
-		Kind: transport.Raft, Group: g.id, Urgent: urgent(m), Payload: payload,
-	})
+	return g.env.network.Send(m.GetTo(), f)
 }
 
 // urgent messages have a connection of their own past bulk data, lest a full pipe looks like a dead node.

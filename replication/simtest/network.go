@@ -72,7 +72,8 @@ func (w wire) Send(to uint64, f transport.Frame) bool {
 	if n := len(l.queue); n > 0 {
 		due = max(due, l.queue[n-1].due)
 	}
-	f.Payload = bytes.Clone(f.Payload)
+	f.Payload = slices.Concat(append([][]byte{f.Payload}, f.Rest...)...)
+	f.Rest = nil
 	l.queue = append(l.queue, parcel{f, due})
 	return true
 }

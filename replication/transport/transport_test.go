@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -132,6 +133,21 @@ func TestFramesArriveWholeAndInOrder(t *testing.T) {
 	for i, f := range b.frames() {
 		if f.Group != uint64(i) || len(f.Payload) != i*100 || (i > 0 && f.Payload[len(f.Payload)-1] != byte(i)) {
 			t.Fatalf("frame %d came as group %d with %d bytes", i, f.Group, len(f.Payload))
+		}
+	}
+}
+
+func TestRestOfAFrameArrivesBehindItsPayload(t *testing.T) {
+	a, b := pair(t, nil)
+	big := bytes.Repeat([]byte("r"), 3*smallBytes)
+	want := [][]byte{[]byte("head-one-two"), slices.Concat(big, big, []byte("x")), []byte("tail")}
+	a.send(t, Frame{Kind: Append, Payload: []byte("head-"), Rest: [][]byte{[]byte("one-"), []byte("two")}})
+	a.send(t, Frame{Kind: Append, Payload: big, Rest: [][]byte{big, []byte("x")}})
+	a.send(t, Frame{Kind: Batch, Payload: []byte("tail")})
+	eventually(t, "all there", func() bool { return len(b.frames()) == 3 })
+	for i, f := range b.frames() {
+		if !bytes.Equal(f.Payload, want[i]) {
+			t.Errorf("frame %d has %d bytes, want %d", i, len(f.Payload), len(want[i]))
 		}
 	}
 }
