@@ -2,6 +2,7 @@ package v091
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,6 +150,14 @@ func TestFaultsOfMethodsCloseTheConnection(t *testing.T) {
 				t.Errorf("after close-ok the connection is %s", g.recv.phase)
 			}
 		})
+	}
+}
+
+func TestWhatCameBeforeAFaultCounts(t *testing.T) {
+	for name, bad := range map[string][]byte{"broken stream": raw(7, 1, nil), "method": frame(9, &wire.BasicGet{})} {
+		g := opened(t, 1)
+		g.recv.input(slices.Concat(publish(1, "", "q", "x"), frame(1, &wire.BasicAck{DeliveryTag: 1}), bad))
+		want(t, name, g.commands(), `Publish 1 mandatory=false fragmented=false "" "q" "\x00\x00" "x" of 1`, "Settle 1 outcome=0 multiple=false 1..1")
 	}
 }
 

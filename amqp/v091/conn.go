@@ -142,14 +142,12 @@ func (c *Conn) read() error {
 
 // burst ends a read burst: what it asked for is handed on.
 func (c *Conn) burst() {
-	if c.recv.phase == closing {
+	if err := c.recv.flush(); err != nil {
+		c.shared.closing.Store(true) // the session is gone; Closed tells the client why
+	}
+	if c.recv.phase >= closing || c.shared.closing.Load() {
 		c.expire()
 		return
-	}
-	if err := c.recv.flush(); err != nil {
-		// The session is gone; Closed tells the client why.
-		c.shared.closing.Store(true)
-		c.expire()
 	}
 	c.out.await()
 }

@@ -94,10 +94,10 @@ func newReceiver(opts *Options, w world, out *outbox, sh *shared) *receiver {
 func (r *receiver) payloadMax() uint32 { return r.frameMax }
 
 // input takes the frames at the start of b, and answers how many octets they were. The rest is an incomplete frame.
-// After finish or a broken stream everything is taken and discarded.
+// Once the connection is finished all of it is taken and discarded.
 func (r *receiver) input(b []byte) (n int) {
 	for n < len(b) && r.phase != finished {
-		if r.shared.closing.Load() && r.phase != finished {
+		if r.shared.closing.Load() {
 			r.phase = closing
 		}
 		var f wire.Frame
@@ -123,7 +123,7 @@ func (r *receiver) input(b []byte) (n int) {
 // flush hands on the commands of a read burst; it blocks where the broker has too much under way. An error means that
 // the session is gone.
 func (r *receiver) flush() error {
-	if r.session == nil || r.phase == finished {
+	if r.session == nil {
 		return nil
 	}
 	r.settles.flush(r.session)
@@ -136,19 +136,17 @@ func (r *receiver) broken(err error) {
 		r.phase = finished
 		return
 	}
-	text := err.Error()
-	var fe *wire.FrameError
-	if errors.As(err, &fe) {
-		text = fe.Error()
-	}
-	r.refused(0, &fault{code: core.CodeFrameError, text: text, hard: true, broken: true})
+	r.refused(0, &fault{code: core.CodeFrameError, text: err.Error(), hard: true, broken: true})
 }
 
-// refused closes what a fault ends: the channel or the connection.
+// refused closes what a fault ends: the channel or the connection. What came before the fault counts.
 func (r *receiver) refused(channel uint16, f *fault) {
 	if !f.hard {
 		r.refuseChannel(channel, f)
 		return
+	}
+	if r.session != nil {
+		r.settles.flush(r.session)
 	}
 	r.out.notify(0, connectionClose(f))
 	r.phase = closing
