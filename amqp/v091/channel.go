@@ -36,6 +36,7 @@ func (r *receiver) channel(number uint16) *channel {
 // refuseChannel closes a channel for a fault that the endpoint found. What the client has sent since is discarded, in
 // the machine too: the channel is closed there at once.
 func (r *receiver) refuseChannel(number uint16, f *fault) {
+	r.log.Debug("closing a channel for its client's fault", "channel", number, "error", f)
 	ch := r.channels[number]
 	r.content.drop(&ch.content)
 	r.do(&entry.ChannelClose{Ref: entry.Ref{Channel: number}})

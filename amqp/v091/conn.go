@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type Conn struct {
 	opts   *Options
 	nc     net.Conn
 	name   string
+	log    *slog.Logger
 	since  time.Time
 	out    *outbox
 	shared *shared
@@ -52,8 +54,9 @@ func NewConn(nc net.Conn, since time.Time, opts *Options) *Conn {
 		opts: opts, nc: nc, since: since, out: newOutbox(), shared: newShared(opts.ChannelMax), over: make(chan struct{}),
 		name: peerOf(nc.RemoteAddr()) + " -> " + peerOf(nc.LocalAddr()),
 	}
-	c.recv = newReceiver(opts, c, c.out, c.shared)
-	c.send = newSender(opts, c.shared, c.attached, counted{c})
+	c.log = opts.Logger.With("connection", c.name)
+	c.recv = newReceiver(opts, c.log, c, c.out, c.shared)
+	c.send = newSender(c.log, c.shared, c.attached, counted{c})
 	return c
 }
 
@@ -87,7 +90,7 @@ func (c *Conn) Serve(opened func()) {
 	if s := c.attached(); s != nil {
 		s.Detach() // does nothing to a session that has ended
 	}
-	c.opts.Logger.Debug("connection over", "connection", c.name, "error", err)
+	c.log.Debug("connection over", "error", err)
 }
 
 // end closes the socket and stops both goroutines.

@@ -79,7 +79,7 @@ func (s *sender) content(e *session.Event) (parts [][]byte, ok bool) {
 	if s.shared.gone.has(e.Channel) || s.shared.failed.has(e.Channel) {
 		return nil, false
 	}
-	s.opts.Logger.Error("cannot read a message", "channel", e.Channel, "number", e.Number, "error", err)
+	s.log.Error("cannot read a message", "channel", e.Channel, "number", e.Number, "error", err)
 	s.shared.closing.Store(true)
 	f := &fault{code: core.CodeInternalError, text: fmt.Sprintf("cannot read message %d", e.Number)}
 	s.notice(&notice{method: connectionClose(f)})

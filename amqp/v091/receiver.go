@@ -2,6 +2,7 @@ package v091
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"sync/atomic"
 
@@ -67,6 +68,7 @@ func (b bits) remove(channel uint16)   { b[channel/64].And(^uint64(1 << (channel
 // receiver is the machine that frames come into. It belongs to one goroutine.
 type receiver struct {
 	opts   *Options
+	log    *slog.Logger
 	world  world
 	out    *outbox
 	shared *shared
@@ -85,8 +87,8 @@ type receiver struct {
 	publish  wire.BasicPublish
 }
 
-func newReceiver(opts *Options, w world, out *outbox, sh *shared) *receiver {
-	return &receiver{opts: opts, world: w, out: out, shared: sh, frameMax: earlyFrameMax, channelMax: opts.ChannelMax}
+func newReceiver(opts *Options, log *slog.Logger, w world, out *outbox, sh *shared) *receiver {
+	return &receiver{opts: opts, log: log, world: w, out: out, shared: sh, frameMax: earlyFrameMax, channelMax: opts.ChannelMax}
 }
 
 // payloadMax is the largest payload of the next frame. Frames may exceed frame_max by their own overhead, as RabbitMQ
@@ -147,6 +149,7 @@ func (r *receiver) refused(channel uint16, f *fault) {
 	}
 	if r.session != nil {
 		r.settles.flush(r.session)
+		r.log.Info("closing a connection for its client's fault", "user", r.user, "error", f)
 	}
 	r.out.notify(0, connectionClose(f))
 	r.phase = closing
@@ -239,7 +242,7 @@ func (r *receiver) connectionFrame(f *wire.Frame) *fault {
 // closedByClient ends the session in good order. What this connection sent is ahead of the end in the log, and what
 // any connection of this node sends from now on is behind it.
 func (r *receiver) closedByClient(m *wire.ConnectionClose) {
-	r.opts.Logger.Debug("client closes", "code", m.ReplyCode, "text", m.ReplyText)
+	r.log.Debug("client closes", "code", m.ReplyCode, "text", m.ReplyText)
 	if r.session != nil {
 		r.settles.flush(r.session)
 		r.session.End()

@@ -109,8 +109,8 @@ func newRig(t testing.TB) *rig {
 	g.opts.random = func() string { names++; return fmt.Sprint("name", names) }
 	sh := newShared(g.opts.ChannelMax)
 	g.out = newOutbox()
-	g.recv = newReceiver(&g.opts, g, g.out, sh)
-	g.send = newSender(&g.opts, sh, func() Session { return g.session }, &g.wrote)
+	g.recv = newReceiver(&g.opts, g.opts.Logger, g, g.out, sh)
+	g.send = newSender(g.opts.Logger, sh, func() Session { return g.session }, &g.wrote)
 	return g
 }
 

@@ -2,6 +2,7 @@ package v091
 
 import (
 	"io"
+	"log/slog"
 
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
@@ -27,7 +28,7 @@ type unreported struct {
 
 // sender is the machine that frames come out of. It belongs to one goroutine.
 type sender struct {
-	opts    *Options
+	log     *slog.Logger
 	shared  *shared
 	session func() Session
 	w       io.Writer
@@ -50,8 +51,8 @@ type sender struct {
 // writeBytes is how much is encoded before it is written out, within one wake.
 const writeBytes = 256 << 10
 
-func newSender(opts *Options, sh *shared, s func() Session, w io.Writer) *sender {
-	return &sender{opts: opts, shared: sh, session: s, w: w, frameMax: wire.FrameMaxMin}
+func newSender(log *slog.Logger, sh *shared, s func() Session, w io.Writer) *sender {
+	return &sender{log: log, shared: sh, session: s, w: w, frameMax: wire.FrameMaxMin}
 }
 
 func (s *sender) channel(number uint16) *outChannel {
