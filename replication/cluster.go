@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	balanceEvery = 30 * time.Second
+	balanceTicks = 300 // between two looks at who leads how much
 	// askAgain is the pause before a change is asked again of a group that is without a leader.
 	askAgain   = 50 * time.Millisecond
 	answerMost = 10 * time.Second

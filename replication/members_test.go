@@ -285,3 +285,26 @@ func TestStoppedGroupHoldsUpNeitherCheckpointsNorTheStop(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestLeadersAreSpreadOverTheVoters(t *testing.T) {
+	groups := []uint64{0, 1, 2}
+	ms := cluster(t, 3, func(m *member) {
+		m.opts.Groups = groups
+		for _, g := range groups[1:] {
+			m.opts.Machines[g] = simtest.NewMachine()
+		}
+		m.opts.TickInterval = 5 * time.Millisecond
+	})
+	for _, g := range groups {
+		if err := ms[1].node.TransferLeader(within(t), g, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "each node leads one group", func() bool {
+		leads := map[uint64]bool{}
+		for _, g := range groups {
+			leads[ms[1].node.Group(g).Status().Leader] = true
+		}
+		return len(leads) == 3 && !leads[0]
+	})
+}

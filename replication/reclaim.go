@@ -112,7 +112,7 @@ func (k *keeper) round(ctx context.Context) {
 		k.n.checkpoint(ctx)
 	}
 	k.reclaim(ctx)
-	if k.n.mono()-k.balanced > balanceEvery {
+	if k.n.mono()-k.balanced > balanceTicks*k.n.opts.TickInterval {
 		k.balanced = k.n.mono()
 		k.n.balance()
 	}

@@ -507,3 +507,24 @@ func TestSnapshotFromBeforeALearnerWasAddedIsCutAnew(t *testing.T) {
 		t.Errorf("a cut that the log does not reach back to: %v", err)
 	}
 }
+
+func TestTicksThatWereMissedCountAsOne(t *testing.T) {
+	in := newInbox()
+	for range 50 { // a process that was stopped for five seconds
+		in.tick()
+	}
+	if _, ticks := in.take(nil); ticks != 1 {
+		t.Errorf("%d ticks: the node would call an election for time that it slept through", ticks)
+	}
+}
+
+func TestInboxBoundsWhatPeersSend(t *testing.T) {
+	in := newInbox()
+	for range 3 {
+		in.put(event{kind: eventStep, size: peerBytesMost / 2})
+	}
+	in.put(event{kind: eventStored}) // the node's own are never dropped
+	if events, _ := in.take(nil); len(events) != 3 {
+		t.Errorf("%d events kept", len(events))
+	}
+}
