@@ -262,7 +262,7 @@ func TestSubmitBlocksBeforeRaftWouldDropAnything(t *testing.T) {
 		command := make([]byte, 64<<10)
 		accepted := 0
 		go func() {
-			for s.submit(command, 1) == nil {
+			for accepted < 4*windowBytes/len(command) && s.submit(command, 1) == nil { // bounded, should the bound not hold
 				accepted++
 			}
 		}()
