@@ -64,8 +64,7 @@ func (c *cluster) start() error {
 // boot boots a node over its disk.
 func (c *cluster) boot(id uint64) error {
 	d := c.disks[id]
-	// Where a process would be gone, goroutines are still to be ended; some wait until a write succeeds.
-	s := settings{id: id, cluster: c.id, fs: d.fs(), ended: func() { d.breakWith(nil) }}
+	s := settings{id: id, cluster: c.id, fs: d.fs(), ended: d.freeze}
 	if c.size > 1 {
 		s.addr, s.peers = c.address, map[uint64]string{}
 		for p := range c.ids() {

@@ -47,8 +47,6 @@ func (d *disk) fs() vfs.FS {
 		if isSync(op.Kind) || op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpFileClose {
 			return nil
 		}
-		d.power.RLock()
-		defer d.power.RUnlock()
 		return d.faultOf(op)
 	}))}
 }
@@ -108,12 +106,23 @@ func (f *file) SyncTo(length int64) (full bool, err error) {
 
 func (f *file) sync(kind errorfs.OpKind, do func() error) error {
 	f.d.beforeSync(f.name)
+	op := errorfs.Op{Kind: kind, Path: f.name}
 	f.d.power.RLock()
-	defer f.d.power.RUnlock()
-	if err := f.d.faultOf(errorfs.Op{Kind: kind, Path: f.name}); err != nil {
-		return err
+	if f.d.faulty() {
+		f.d.power.RUnlock() // it may never answer
+		if err := f.d.faultOf(op); err != nil {
+			return err
+		}
+		f.d.power.RLock()
 	}
+	defer f.d.power.RUnlock()
 	return do()
+}
+
+func (d *disk) faulty() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fault != nil
 }
 
 func (d *disk) faultOf(op errorfs.Op) error {
@@ -151,6 +160,23 @@ func (d *disk) breakWith(f func(errorfs.Op) error) {
 
 // die ends a disk: nothing on it changes any more.
 func (d *disk) die() { d.breakWith(func(errorfs.Op) error { return errDisk }) }
+
+// freeze is called when a node's process would be gone. If its disk is broken it answers true, and whatever of the store
+// still tries to write ends there: a store that has called Fatal is not made to be closed, and would try for ever.
+func (d *disk) freeze() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fault == nil {
+		return false
+	}
+	d.fault = func(op errorfs.Op) error {
+		if !ofLog(op.Path) {
+			select {}
+		}
+		return errDisk
+	}
+	return true
+}
 
 // noRoom is a full disk: what takes room fails.
 func noRoom(op errorfs.Op) error {

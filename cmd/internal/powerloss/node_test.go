@@ -44,7 +44,7 @@ type settings struct {
 	listen  string
 	addr    func(uint64) string // where a peer listens now; nil is a cluster of one
 	header  func([]byte, int64) []byte
-	ended   func() // called before crash stops anything; may be nil
+	ended   func() (lost bool) // called before crash stops anything; may be nil
 }
 
 // node is a whole node but for protocols and the command line.
@@ -268,11 +268,11 @@ func (n *node) crash() {
 		for _, id := range groups {
 			n.broker.Unregistered(id, "the process has ended")
 		}
-		if n.ended != nil {
-			n.ended()
-		}
+		lost := n.ended != nil && n.ended()
 		_ = n.raft.Stop(now)
-		_ = n.db.Close()
+		if !lost {
+			_ = n.db.Close()
+		}
 	})
 }
 
