@@ -82,6 +82,9 @@ func (h *handle) Submit(commands []byte, n int) error {
 	return errStarting
 }
 
+// SubmitLater is Submit: what may be held back need not be.
+func (h *handle) SubmitLater(commands []byte, n int) error { return h.Submit(commands, n) }
+
 func (h *handle) readEntry(index uint64, offset, size int) ([]byte, error) {
 	if g := h.group.Load(); g != nil {
 		return g.ReadEntry(index, offset, size)
