@@ -279,16 +279,6 @@ func (n *node) crash() {
 	})
 }
 
-// stop ends the node in good order.
-func (n *node) stop(t testing.TB) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := errors.Join(n.raft.Stop(ctx), n.db.Close()); err != nil {
-		t.Errorf("stopping node %d: %v", n.id, err)
-	}
-}
-
 // waitFor polls for what happens in its own time.
 func waitFor(what string, ok func() bool) error {
 	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {

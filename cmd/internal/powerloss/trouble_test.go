@@ -144,17 +144,12 @@ func (c *cluster) leader(group uint64) uint64 {
 	return 0
 }
 
-// files lists a disk's log and store.
-func (c *cluster) files(t *testing.T, id uint64) (names []string) {
+// files lists the files of a disk's log.
+func (c *cluster) files(t *testing.T, id uint64) []string {
 	t.Helper()
-	for _, dir := range []string{logDir} {
-		list, err := c.disks[id].mem.List(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range list {
-			names = append(names, dir+"/"+name)
-		}
+	names, err := c.disks[id].mem.List(logDir)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return names
 }
