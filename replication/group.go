@@ -27,6 +27,7 @@ type Group struct {
 	submits *submitter
 
 	raw     *raft.RawNode
+	hard    *pb.HardState // term and vote as the log has them, or will before anything else
 	events  []event
 	members membership
 	clock   stampClock
@@ -109,6 +110,7 @@ func (g *Group) recover() error {
 	g.log.SetConfState(members.raft)
 	g.log.SetSnapshot(g.snapshot)
 	hard, _, err := g.log.InitialState()
+	g.hard = hard
 	if err != nil {
 		return fmt.Errorf("read the log's hard state: %w", err)
 	}
@@ -153,7 +155,16 @@ func (g *Group) Submit(commands []byte, n int) error {
 	if err := g.env.readOnly(); err != nil {
 		return err
 	}
-	return g.submits.submit(commands, n)
+	return g.submits.submit(commands, n, false)
+}
+
+// SubmitLater is Submit for commands that nobody waits for (acknowledgements): they may be held back for some
+// milliseconds, to share an entry with what comes. Their place in the order of Submit calls is theirs all the same.
+func (g *Group) SubmitLater(commands []byte, n int) error {
+	if err := g.env.readOnly(); err != nil {
+		return err
+	}
+	return g.submits.submit(commands, n, true)
 }
 
 // Control proposes idempotent commands once, if this node leads the group: no promise is made. Safe from any goroutine.

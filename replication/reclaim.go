@@ -12,7 +12,7 @@ import (
 
 const (
 	checkpointEvery = 30 * time.Second
-	reclaimTicks    = 10 // between two looks at the log
+	reclaimTicks    = 2 // between two looks at the log: a fast disk fills several segments in a second
 	// denseLive is how many live messages per MiB make a segment worth keeping whole: fewer, and moving them out costs less than the file.
 	denseLive = 128
 	// demandFactor times LogBytesMax is where the oldest segment is emptied however much of it is live.

@@ -23,6 +23,8 @@ type Attach struct {
 type Submitter interface {
 	// Submit copies n commands. It blocks while too much is under way, and fails while the node is not registered.
 	Submit(commands []byte, n int) error
+	// SubmitLater is Submit for what nobody waits for: it may be held back for some milliseconds, in its place.
+	SubmitLater(commands []byte, n int) error
 }
 
 // Contents reads message content of one group from this node's disk or cache; core/store's Group is one.

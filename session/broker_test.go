@@ -16,6 +16,7 @@ type fakeGroup struct {
 	mu       sync.Mutex
 	commands []entry.Command
 	err      error
+	later    int // calls of SubmitLater
 	arrived  chan struct{}
 }
 
@@ -38,6 +39,8 @@ func (f *fakeGroup) Submit(b []byte, n int) error {
 	}
 	return nil
 }
+
+func (f *fakeGroup) SubmitLater(b []byte, n int) error { f.later++; return f.Submit(b, n) }
 
 func (f *fakeGroup) last() entry.Command {
 	f.mu.Lock()
@@ -252,3 +255,5 @@ func TestPublishAllocatesNothing(t *testing.T) {
 type discard struct{}
 
 func (discard) Submit([]byte, int) error { return nil }
+
+func (discard) SubmitLater([]byte, int) error { return nil }

@@ -26,6 +26,9 @@ func (s *sender) delivered(e *session.Event, c *outChannel) {
 	}
 	s.buf = wire.AppendMethod(s.buf, e.Channel, &s.head)
 	s.body(e.Channel, parts)
+	if !e.NoAck {
+		s.toSettle++
+	}
 	if e.NoAck || e.Windowed {
 		s.report(e, c)
 	}
@@ -45,6 +48,8 @@ func (s *sender) gotten(e *session.Event, c *outChannel) {
 	s.body(e.Channel, parts)
 	if e.NoAck {
 		s.report(e, c)
+	} else {
+		s.toSettle++
 	}
 }
 

@@ -49,8 +49,9 @@ type shared struct {
 	// gone has a bit for each channel that the client has closed: deliveries that wait for it need not be read.
 	gone         bits
 	open         atomic.Int32
-	cancelNotify atomic.Bool // the client declared consumer_cancel_notify
-	closing      atomic.Bool // the sender has sent connection.close
+	delivered    atomic.Uint64 // deliveries sent that the client is to settle
+	cancelNotify atomic.Bool   // the client declared consumer_cancel_notify
+	closing      atomic.Bool   // the sender has sent connection.close
 }
 
 func newShared(channelMax uint16) *shared {
@@ -82,6 +83,7 @@ type receiver struct {
 
 	channels []*channel // by number; nil was never opened
 	settles  settlement
+	patience patience
 	content  budget
 	record   message.Record // scratch: a local one would escape
 	publish  wire.BasicPublish
@@ -129,7 +131,10 @@ func (r *receiver) flush() error {
 		return nil
 	}
 	r.settles.flush(r.session)
-	return r.session.Flush()
+	if r.patience.take() {
+		return r.session.Flush()
+	}
+	return r.session.FlushLater()
 }
 
 // broken answers octets that are no frame; nothing behind them can be read.
@@ -278,6 +283,7 @@ func checkTable(id wire.ID, table []byte) *fault {
 // do encodes a command behind what is held back.
 func (r *receiver) do(cmd entry.Addressed) {
 	r.settles.flush(r.session)
+	r.patience.urgent = true
 	r.session.Do(cmd)
 }
 

@@ -24,6 +24,7 @@ type fakeSession struct {
 	parts   [][]byte
 	ended   string
 	quiet   bool
+	later   int // calls of FlushLater
 }
 
 func (f *fakeSession) say(format string, args ...any) {
@@ -65,6 +66,8 @@ func (f *fakeSession) Settle(channel uint16, o entry.Outcome, multiple bool, fir
 	f.say("Settle %d outcome=%d multiple=%t %d..%d", channel, o, multiple, first, last)
 }
 func (f *fakeSession) Flush() error { return nil }
+
+func (f *fakeSession) FlushLater() error { f.later++; return nil }
 func (f *fakeSession) Written(channel uint16, tag uint64) error {
 	f.say("Written %d %d", channel, tag)
 	return nil

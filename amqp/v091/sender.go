@@ -40,6 +40,7 @@ type sender struct {
 	channels []outChannel // by number
 	dirty    []uint16     // channels with pending confirms
 	reports  []uint16     // channels with unreported deliveries
+	toSettle uint64       // deliveries encoded that the client is to settle
 	closed   bool         // connection.close or close-ok was the last frame
 
 	record message.Record // scratch
@@ -75,6 +76,7 @@ func (s *sender) send(events []session.Event, notices []notice) error {
 		s.notice(&notices[i])
 	}
 	s.confirmAll()
+	s.shared.delivered.Store(s.toSettle) // before the client can settle them
 	s.write()
 	return s.err
 }
