@@ -159,8 +159,12 @@ func (s *Session) End() { s.leave(&entry.End{}) }
 func (s *Session) Detach() { s.leave(&entry.Detach{}) }
 
 func (s *Session) leave(cmd entry.Addressed) {
-	if s.group.forget(s) {
-		s.Do(cmd)
-		_ = s.Flush() // unregistered: the machine has ended the session already
+	registration, ok := s.group.forget(s)
+	if !ok {
+		return
+	}
+	s.Do(cmd)
+	if s.Flush() != nil { // what was encoded is lost; that the session is over must not be
+		go s.group.insist(registration, entry.Append(nil, cmd))
 	}
 }
