@@ -158,6 +158,37 @@ func TestCasesOverTheWire(t *testing.T) {
 	}
 }
 
+func TestClientThatIsStillWritingCanReadWhyItIsClosed(t *testing.T) {
+	_, _, address := serve(t, nil)
+	c := dialRaw(t, address)
+	c.write([]byte{3, 0, 1, 0, 0x40, 0, 0}) // a body frame of 4 MiB, and its payload comes behind it
+	c.write(make([]byte, 4<<20))
+	c.run(do(`0 ConnectionClose ReplyCode=501 ReplyText="FRAME_ERROR - type 3, all octets = <<>>: {frame_too_large,4194304,131072}"`))
+}
+
+func Test26_ChannelsOpenedAndClosedForEverAreAnsweredInOrder(t *testing.T) {
+	_, m, address := serve(t, nil)
+	c := dialRaw(t, address)
+	const rounds = 5000
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for range rounds {
+			c.write(on(2, &wire.ChannelOpen{}, &wire.ChannelClose{ReplyCode: 200}))
+		}
+	}()
+	for range rounds {
+		c.await(wire.IDChannelOpenOk)
+		c.await(wire.IDChannelCloseOk)
+	}
+	<-sent
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if x := m.machine.Sessions("/"); len(x) != 1 || x[0].Channels != 1 {
+		t.Errorf("sessions: %+v", x)
+	}
+}
+
 func threeFrames() []byte {
 	b := on(1, &wire.BasicPublish{Exchange: []byte("amq.fanout")})
 	b = wire.AppendHeader(b, 1, 60, 300000, []byte{0, 0})

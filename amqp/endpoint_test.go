@@ -241,11 +241,13 @@ func TestChannelErrorsHaveTheTextsThatApplicationsMatch(t *testing.T) {
 
 func TestRefusedLoginIsTold(t *testing.T) {
 	_, _, address := serve(t, nil)
-	_, err := client.Dial("amqp://guest:wrong@" + address + "/")
-	if !errors.Is(err, client.ErrCredentials) && !strings.Contains(fmt.Sprint(err), "403") {
-		t.Error(err)
+	for name, login := range map[string]string{"wrong password": "guest:wrong", "55 blank password": "guest:", "unknown user": "nobody:guest"} {
+		_, err := client.Dial("amqp://" + login + "@" + address + "/")
+		if !errors.Is(err, client.ErrCredentials) && !strings.Contains(fmt.Sprint(err), "403") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
-	_, err = client.Dial("amqp://guest:guest@" + address + "/nowhere")
+	_, err := client.Dial("amqp://guest:guest@" + address + "/nowhere")
 	if !errors.Is(err, client.ErrVhost) && !strings.Contains(fmt.Sprint(err), "vhost nowhere not found") {
 		t.Error(err)
 	}

@@ -55,6 +55,9 @@ func (m *memory) control(t testing.TB, cmd entry.Command) {
 	}
 }
 
+// SubmitLater implements session.Submitter.
+func (m *memory) SubmitLater(commands []byte, n int) error { return m.Submit(commands, n) }
+
 // Submit implements session.Submitter.
 func (m *memory) Submit(commands []byte, _ int) error {
 	m.mu.Lock()

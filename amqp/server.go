@@ -154,12 +154,13 @@ func (s *Server) serve(nc net.Conn, t *tls.Config) {
 		_ = nc.Close()
 		return
 	}
-	if err := sniff(secured, s.opts.V091.HandshakeTimeout); err != nil {
+	since := time.Now()
+	if err := sniff(secured, since.Add(s.opts.V091.HandshakeTimeout)); err != nil {
 		log.Debug("not an AMQP client", "error", err)
 		_ = secured.Close()
 		return
 	}
-	c := v091.NewConn(secured, &s.opts.V091)
+	c := v091.NewConn(secured, since, &s.opts.V091)
 	if !s.add(nc, c) {
 		_ = secured.Close()
 		return

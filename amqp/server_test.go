@@ -142,6 +142,20 @@ func Test03_HeaderByOctetsIsClosedAfterTheHandshakeTimeout(t *testing.T) {
 	})
 }
 
+func Test03_HeaderAndHandshakeHaveOneTimeout(t *testing.T) {
+	serveInMemory(t, nil, nil, func(_ *amqp.Server, l *memoryListener) {
+		c, start := l.dial(), time.Now()
+		time.Sleep(9 * time.Second)
+		if _, err := io.WriteString(c, v091.Header); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadAll(c)
+		if d := time.Since(start); d != 10*time.Second {
+			t.Errorf("closed after %v", d)
+		}
+	})
+}
+
 func Test04_SilentTLSHandshakeIsClosedAfterFiveSeconds(t *testing.T) {
 	serveInMemory(t, nil, &tls.Config{MinVersion: tls.VersionTLS12}, func(_ *amqp.Server, l *memoryListener) {
 		c, start := l.dial(), time.Now()

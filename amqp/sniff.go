@@ -15,8 +15,8 @@ const lingerTimeout = time.Second
 
 // sniff reads a connection's protocol header. Anything that no header begins with is answered, as soon as that is
 // clear, with the one that is spoken here; the error says what came.
-func sniff(c net.Conn, timeout time.Duration) error {
-	_ = c.SetDeadline(time.Now().Add(timeout))
+func sniff(c net.Conn, until time.Time) error {
+	_ = c.SetDeadline(until)
 	var b [len(v091.Header)]byte
 	for n := 0; ; {
 		k, err := c.Read(b[n:])

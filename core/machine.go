@@ -76,12 +76,16 @@ func (m *Machine) ClusterID() string { return m.local.ClusterID }
 func (m *Machine) Stamp() int64 { return m.header.Stamp }
 
 // Incarnation is a node's registration: its newest incarnation, the nonce that it was made for and the sequence number of
-// the last batch applied. All are 0 for a node never seen.
+// the last batch applied. The nonce is 0 for a node that was marked down, all are 0 for one never seen.
 func (m *Machine) Incarnation(node uint64) (incarnation, nonce, seq uint64) {
-	if n := m.node(node); n != nil {
-		return n.Incarnation, n.Nonce, n.Seq
+	n := m.node(node)
+	switch {
+	case n == nil:
+		return 0, 0, 0
+	case !n.Up:
+		return n.Incarnation, 0, n.Seq
 	}
-	return 0, 0, 0
+	return n.Incarnation, n.Nonce, n.Seq
 }
 
 // Apply applies one entry in the format of core/entry and appends to fx what the outside must do. Empty data (raft's own

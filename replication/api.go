@@ -47,7 +47,7 @@ type Options struct {
 	TickInterval     time.Duration // 100 ms
 	ElectionTicks    int           // 15
 	SegmentBytes     int64         // 64 MiB
-	LogBytesMax      int64         // the log beyond the checkpoints is brought under this by evacuation; 256 MiB
+	LogBytesMax      int64         // the log beyond the checkpoints is brought under this by evacuation; 128 MiB
 	FollowerLagBytes int64         // log kept for a slow follower before it gets a snapshot; 256 MiB
 	CheckpointBytes  int64         // log bytes between checkpoints; 64 MiB
 
@@ -95,7 +95,7 @@ func (o *Options) EnsureDefaults() {
 	o.TickInterval = cmp.Or(o.TickInterval, 100*time.Millisecond)
 	o.ElectionTicks = cmp.Or(o.ElectionTicks, 15)
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
-	o.LogBytesMax = cmp.Or(o.LogBytesMax, 256<<20)
+	o.LogBytesMax = cmp.Or(o.LogBytesMax, 128<<20)
 	o.FollowerLagBytes = cmp.Or(o.FollowerLagBytes, 256<<20)
 	o.CheckpointBytes = cmp.Or(o.CheckpointBytes, 64<<20)
 }

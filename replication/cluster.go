@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	balanceEvery = 30 * time.Second
+	balanceTicks = 300 // between two looks at who leads how much
 	// askAgain is the pause before a change is asked again of a group that is without a leader.
 	askAgain   = 50 * time.Millisecond
 	answerMost = 10 * time.Second
@@ -250,7 +250,7 @@ func (n *Node) handOver(ctx context.Context) {
 	wait, cancel := context.WithTimeout(ctx, 2*time.Duration(n.opts.ElectionTicks)*n.opts.TickInterval)
 	defer cancel()
 	for _, g := range n.groups {
-		for s := g.Status(); s.Leader == n.opts.NodeID && len(s.Voters) > 1; s = g.Status() {
+		for s := g.Status(); (s.Leader == n.opts.NodeID || s.Leader == 0) && len(s.Voters) > 1; s = g.Status() {
 			select {
 			case <-time.After(n.opts.TickInterval / 4):
 			case <-wait.Done():

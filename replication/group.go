@@ -11,6 +11,9 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
+// standApartTicks is how far apart the voters stand for election when a leader has hung up, or none is there yet.
+const standApartTicks = 3
+
 // Group is one raft group as this node takes part in it. Its fields belong to the group's goroutine (turn), but for
 // those that say otherwise.
 type Group struct {
@@ -24,6 +27,7 @@ type Group struct {
 	submits *submitter
 
 	raw     *raft.RawNode
+	hard    *pb.HardState // term and vote as the log has them, or will before anything else
 	events  []event
 	members membership
 	clock   stampClock
@@ -34,7 +38,8 @@ type Group struct {
 	leader uint64
 	role   raft.StateType
 
-	contact int // ticks since a leader was heard from
+	standAt uint64 // tick at which to stand for election because the leader has hung up, 0 for none
+	contact int    // ticks since a leader was heard from
 	ticks   uint64
 	lead    *leadership // nil unless this node leads
 	target  target
@@ -105,6 +110,7 @@ func (g *Group) recover() error {
 	g.log.SetConfState(members.raft)
 	g.log.SetSnapshot(g.snapshot)
 	hard, _, err := g.log.InitialState()
+	g.hard = hard
 	if err != nil {
 		return fmt.Errorf("read the log's hard state: %w", err)
 	}
@@ -149,7 +155,16 @@ func (g *Group) Submit(commands []byte, n int) error {
 	if err := g.env.readOnly(); err != nil {
 		return err
 	}
-	return g.submits.submit(commands, n)
+	return g.submits.submit(commands, n, false)
+}
+
+// SubmitLater is Submit for commands that nobody waits for (acknowledgements): they may be held back for some
+// milliseconds, to share an entry with what comes. Their place in the order of Submit calls is theirs all the same.
+func (g *Group) SubmitLater(commands []byte, n int) error {
+	if err := g.env.readOnly(); err != nil {
+		return err
+	}
+	return g.submits.submit(commands, n, true)
 }
 
 // Control proposes idempotent commands once, if this node leads the group: no promise is made. Safe from any goroutine.
@@ -240,6 +255,8 @@ func (g *Group) handle(e *event) {
 		g.reported(e.report)
 	case eventPeer:
 		g.peerUp(e.from)
+	case eventGone:
+		g.peerGone(e.from)
 	case eventCall:
 		e.call(g)
 	}
@@ -271,11 +288,50 @@ func (g *Group) tick() {
 		g.contact = 0
 	}
 	g.raw.Tick()
+	g.tickElection()
 	g.tickRegistration()
 	g.tickSnapshots()
 	g.tickWaiters()
 	if g.lead != nil {
 		g.tickLead()
+	}
+}
+
+// peerGone: a leader whose process has died is not waited for. This node forgets it, so that it may vote for another at
+// once, and stands itself. If the leader is alive after all, the others that still hear it refuse.
+func (g *Group) peerGone(peer uint64) {
+	if peer != g.leader || g.role != raft.StateFollower {
+		return
+	}
+	if err := g.raw.ForgetLeader(); err == nil {
+		g.stand(peer)
+	}
+}
+
+// stand readies this node to stand for election without waiting for the time-out: the voters but gone one after the
+// other, so that votes are not split.
+func (g *Group) stand(gone uint64) {
+	if g.standAt != 0 || !g.members.voter(g.env.self) {
+		return
+	}
+	rank := uint64(0)
+	for _, id := range g.members.raft.GetVoters() {
+		if id < g.env.self && id != gone {
+			rank++
+		}
+	}
+	g.standAt = g.ticks + 1 + standApartTicks*rank
+}
+
+func (g *Group) tickElection() {
+	if g.standAt == 0 || g.ticks < g.standAt {
+		return
+	}
+	g.standAt = 0
+	if g.leader == 0 && g.role != raft.StateLeader {
+		if err := g.raw.Campaign(); err != nil {
+			g.logger.Debug("cannot stand for election", "error", err)
+		}
 	}
 }
 

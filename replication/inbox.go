@@ -18,6 +18,7 @@ const (
 	eventExpect                       // a leader's expectation
 	eventReport                       // what the apply goroutine has done
 	eventPeer                         // a connection to a peer has come up
+	eventGone                         // a peer has hung up
 	eventCall                         // something rare
 )
 

@@ -58,6 +58,9 @@ func (m *Manual) Receive(from uint64, f transport.Frame) error {
 // Connected says that a connection to a peer has come up.
 func (m *Manual) Connected(peer uint64) { m.node.connected(peer) }
 
+// HungUp says that a peer has ended its connection.
+func (m *Manual) HungUp(peer uint64) { m.node.hungUp(peer) }
+
 // ReceiveSnapshot takes a snapshot as if it had been streamed.
 func (m *Manual) ReceiveSnapshot(from, group uint64, header []byte, r io.Reader) error {
 	return m.node.groups[group].receiveSnapshot(m.node.ctx, from, header, r)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,15 +189,17 @@ func TestSurvivorsAreMovedOutWhenTheLogIsOverItsBounds(t *testing.T) {
 }
 
 func TestStopMovesLeadershipAwayFirst(t *testing.T) {
-	ms := cluster(t, 3)
+	var seen [4]atomic.Uint64 // the leader as each node knows it
+	ms := cluster(t, 3, func(m *member) {
+		m.opts.Observer.Leader = func(_, leader, _ uint64) { seen[m.opts.NodeID].Store(leader) }
+	})
 	for _, m := range ms {
 		<-m.reg
 	}
 	leader := leaderOf(ms)
-	other := ms[leader%3+1]
 	ms[leader].stop()
-	if s := other.group().Status(); s.Leader == leader || s.Leader == 0 {
-		t.Errorf("after an orderly stop the others' leader is %d", s.Leader)
+	if heir := seen[leader].Load(); heir == leader || heir == 0 {
+		t.Errorf("node %d stopped while it took node %d for the leader", leader, heir)
 	}
 }
 
@@ -281,4 +284,27 @@ func TestStoppedGroupHoldsUpNeitherCheckpointsNorTheStop(t *testing.T) {
 	if err := m.node.Stop(context.Background()); err != nil { // no bound: it has to end by itself
 		t.Error(err)
 	}
+}
+
+func TestLeadersAreSpreadOverTheVoters(t *testing.T) {
+	groups := []uint64{0, 1, 2}
+	ms := cluster(t, 3, func(m *member) {
+		m.opts.Groups = groups
+		for _, g := range groups[1:] {
+			m.opts.Machines[g] = simtest.NewMachine()
+		}
+		m.opts.TickInterval = 5 * time.Millisecond
+	})
+	for _, g := range groups {
+		if err := ms[1].node.TransferLeader(within(t), g, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "each node leads one group", func() bool {
+		leads := map[uint64]bool{}
+		for _, g := range groups {
+			leads[ms[1].node.Group(g).Status().Leader] = true
+		}
+		return len(leads) == 3 && !leads[0]
+	})
 }

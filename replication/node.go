@@ -91,7 +91,7 @@ func (n *Node) open() error {
 	t, err := transport.Start(transport.Options{
 		Self: n.opts.NodeID, Listen: n.opts.Listen, Advertise: n.opts.Peers[n.opts.NodeID], TLS: n.opts.PeerTLS,
 		ClusterID: n.opts.ClusterID, Fresh: n.fresh, Admit: n.admit,
-		Receive: n.receive, Connected: n.connected, Snapshot: n.receiveSnapshot,
+		Receive: n.receive, Connected: n.connected, HungUp: n.hungUp, Snapshot: n.receiveSnapshot,
 		PeerAddr: n.opts.PeerAddr, Logger: n.logger,
 	})
 	if err != nil {
@@ -212,12 +212,7 @@ func (n *Node) diskFull(err error) {
 	}
 	n.full.Store(new(err.Error()))
 	n.logger.Error("the disk is full: this node takes nothing until there is room", "error", err)
-	n.mu.Lock()
-	groups := n.groups
-	n.mu.Unlock()
-	for _, g := range groups {
-		g.in.put(event{kind: eventCall, call: (*Group).giveWay})
-	}
+	n.tell(event{kind: eventCall, call: (*Group).giveWay})
 }
 
 func (n *Node) heard(peer uint64) time.Duration {
@@ -284,6 +279,12 @@ func (n *Node) take(from uint64, f transport.Frame) error {
 			return errFrame
 		}
 		g.in.put(event{kind: eventStep, from: from, size: len(f.Payload), message: m})
+	case transport.Append:
+		m, err := decodeAppend(f.Payload)
+		if err != nil || m.GetFrom() != from || m.GetType() != pb.MsgApp {
+			return errFrame
+		}
+		g.in.put(event{kind: eventStep, from: from, size: len(f.Payload), message: m})
 	case transport.Batch:
 		fw, err := decodeForward(f.Payload)
 		if err != nil {
@@ -313,12 +314,17 @@ func (n *Node) group(id uint64) *Group {
 	return n.groups[id]
 }
 
-func (n *Node) connected(peer uint64) {
+func (n *Node) connected(peer uint64) { n.tell(event{kind: eventPeer, from: peer}) }
+
+func (n *Node) hungUp(peer uint64) { n.tell(event{kind: eventGone, from: peer}) }
+
+// tell puts an event into every group's inbox.
+func (n *Node) tell(e event) {
 	n.mu.Lock()
 	groups := slices.Collect(maps.Values(n.groups))
 	n.mu.Unlock()
 	for _, g := range groups {
-		g.in.put(event{kind: eventPeer, from: peer})
+		g.in.put(e)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -239,4 +240,47 @@ func brief(vs []uint64) string {
 		return "none"
 	}
 	return fmt.Sprintf("%d, %d to %d", len(vs), vs[0], vs[len(vs)-1])
+}
+
+// logBuffer keeps what was logged.
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.b.String(), text)
+}
+
+func TestVoterThatLostItsDataIsKeptOut(t *testing.T) {
+	var logged logBuffer
+	ms := cluster(t, 3, func(m *member) {
+		if m.opts.NodeID == 1 {
+			m.opts.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+		}
+	})
+	for _, m := range ms {
+		<-m.reg
+	}
+	ms[3].stop()
+	ms[1].mustSubmit(1_000_000, 1_000_010)
+	eventually(t, "applied", func() bool { return ms[1].machine.Count() == 10 })
+	blank := options(t, 3)
+	blank.opts.Peers, blank.opts.Listen = ms[3].opts.Peers, ms[3].opts.Listen
+	blank.start()
+	defer blank.stop()
+	eventually(t, "kept out", func() bool { return logged.has("has lost its data") })
+	if s := blank.group().Status(); s.LastIndex > 1 {
+		t.Errorf("it has taken entries up to %d", s.LastIndex)
+	}
+	ms[2].mustSubmit(2_000_000, 2_000_010)
+	eventually(t, "the others go on", func() bool { return ms[1].machine.Count() == 20 })
 }

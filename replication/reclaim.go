@@ -12,7 +12,7 @@ import (
 
 const (
 	checkpointEvery = 30 * time.Second
-	reclaimTicks    = 10 // between two looks at the log
+	reclaimTicks    = 2 // between two looks at the log: a fast disk fills several segments in a second
 	// denseLive is how many live messages per MiB make a segment worth keeping whole: fewer, and moving them out costs less than the file.
 	denseLive = 128
 	// demandFactor times LogBytesMax is where the oldest segment is emptied however much of it is live.
@@ -59,15 +59,22 @@ func (a *appended) behind(bytes int64) uint64 {
 
 // needless is the newest entry that neither a restart nor a follower needs from the log. Slow followers hold at most
 // FollowerLagBytes; a follower itself keeps a quarter of that, for when it leads.
-func (g *Group) needless() uint64 {
+func (g *Group) needless() uint64 { return g.needlessBefore(0) }
+
+// needlessBefore is needless for entries that after bytes of the node's log, of all groups, follow: the entries of a
+// group that is quiet must not hold what other groups append for ever.
+func (g *Group) needlessBefore(after int64) uint64 {
 	durable, _ := g.machine.Durable()
 	limit := min(durable, g.snapshots.floor())
-	if len(g.members.ids()) <= 1 {
-		return limit
-	}
 	lag := g.env.opts.FollowerLagBytes
 	if g.lead == nil {
-		return min(limit, g.appended.behind(lag/4))
+		lag /= 4
+	}
+	if len(g.members.ids()) <= 1 || after >= lag {
+		return limit
+	}
+	if g.lead == nil {
+		return min(limit, g.appended.behind(lag))
 	}
 	slowest := ^uint64(0)
 	for _, p := range g.followers() {
@@ -105,7 +112,7 @@ func (k *keeper) round(ctx context.Context) {
 		k.n.checkpoint(ctx)
 	}
 	k.reclaim(ctx)
-	if k.n.mono()-k.balanced > balanceEvery {
+	if k.n.mono()-k.balanced > balanceTicks*k.n.opts.TickInterval {
 		k.balanced = k.n.mono()
 		k.n.balance()
 	}
@@ -115,7 +122,7 @@ func (k *keeper) round(ctx context.Context) {
 func (k *keeper) reclaim(ctx context.Context) {
 	for ctx.Err() == nil {
 		segments := k.n.log.Segments()
-		if len(segments) == 0 || !segments[0].Sealed || !k.n.needless(ctx, segments[0]) {
+		if len(segments) == 0 || !segments[0].Sealed || !k.n.needless(ctx, segments) {
 			return
 		}
 		if !k.empty(ctx, segments[0]) {
@@ -155,15 +162,19 @@ func (k *keeper) drop(s log.SegmentInfo) error {
 	return k.n.log.Drop(s.ID)
 }
 
-// needless says whether no group needs any entry of a segment, but for what is live in it.
-func (n *Node) needless(ctx context.Context, s log.SegmentInfo) bool {
-	for _, r := range s.Groups {
+// needless says whether no group needs any entry of the oldest segment, but for what is live in it.
+func (n *Node) needless(ctx context.Context, segments []log.SegmentInfo) bool {
+	after := int64(0)
+	for _, s := range segments[1:] {
+		after += s.Bytes
+	}
+	for _, r := range segments[0].Groups {
 		g := n.groups[r.Group]
 		if g == nil || n.pinned(r.Group, r.Last) {
 			return false
 		}
 		limit := make(chan uint64, 1)
-		g.in.put(event{kind: eventCall, call: func(g *Group) { limit <- g.needless() }})
+		g.in.put(event{kind: eventCall, call: func(g *Group) { limit <- g.needlessBefore(after) }})
 		select {
 		case at := <-limit:
 			if r.Last > at {

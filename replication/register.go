@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"go.etcd.io/raft/v3"
+
 	"github.com/understudy-mq/understudy/replication/transport"
 )
 
@@ -117,6 +119,9 @@ func (g *Group) expected(from uint64, e expectation) {
 
 // peerUp: what was under way on the old connection may be lost. Frames are re-sent here and never on a time-out.
 func (g *Group) peerUp(peer uint64) {
+	if g.leader == 0 && g.role != raft.StateLeader {
+		g.stand(0)
+	}
 	if peer == g.leader {
 		g.askRegistration()
 	}

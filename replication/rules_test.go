@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/understudy-mq/understudy/replication/transport"
 )
@@ -156,7 +157,7 @@ func follower(t *testing.T, n int) (*Group, *sink) {
 	g.registered(&report{lanes: []lane{{node: 2, incarnation: 7, nonce: g.me.nonce}}})
 	g.expected(1, expectation{5, 7, 1})
 	for range n {
-		if err := g.submits.submit([]byte("x"), 1); err != nil {
+		if err := g.submits.submit([]byte("x"), 1, false); err != nil {
 			t.Fatal(err)
 		}
 		g.pump()
@@ -218,10 +219,10 @@ func TestBatchThatTheTransportDropsIsSentBeforeLaterOnes(t *testing.T) {
 	g, net := follower(t, 1)
 	net.batches(t)
 	net.down = true
-	_ = g.submits.submit([]byte("x"), 1)
+	_ = g.submits.submit([]byte("x"), 1, false)
 	g.pump()
 	net.down = false
-	_ = g.submits.submit([]byte("x"), 1)
+	_ = g.submits.submit([]byte("x"), 1, false)
 	g.pump()
 	if got := net.batches(t); !slices.Equal(got, []uint64{2, 3}) {
 		t.Errorf("sent %v", got)
@@ -248,7 +249,7 @@ func TestNodeThatSeesAnotherNonceRegistersAnew(t *testing.T) {
 		if len(net.sent) != 1 || net.sent[0].Kind != transport.Batch {
 			t.Errorf("%s: no NodeUp was sent", c.name)
 		}
-		if err := g.submits.submit([]byte("x"), 1); !errors.Is(err, ErrUnregistered) {
+		if err := g.submits.submit([]byte("x"), 1, false); !errors.Is(err, ErrUnregistered) {
 			t.Errorf("%s: submit: %v", c.name, err)
 		}
 	}
@@ -261,7 +262,7 @@ func TestSubmitBlocksBeforeRaftWouldDropAnything(t *testing.T) {
 		command := make([]byte, 64<<10)
 		accepted := 0
 		go func() {
-			for s.submit(command, 1) == nil {
+			for accepted < 4*windowBytes/len(command) && s.submit(command, 1, false) == nil { // bounded, should the bound not hold
 				accepted++
 			}
 		}()
@@ -284,9 +285,9 @@ func TestBlockedSubmitFailsWhenTheRegistrationIsLostThoughANewOneCame(t *testing
 	synctest.Test(t, func(t *testing.T) {
 		s := newSubmitter(func() {})
 		s.register(1, 0)
-		_ = s.submit(make([]byte, windowBytes), 1)
+		_ = s.submit(make([]byte, windowBytes), 1, false)
 		var err error
-		go func() { err = s.submit([]byte("x"), 1) }()
+		go func() { err = s.submit([]byte("x"), 1, false) }()
 		synctest.Wait()
 		s.mu.Lock()
 		s.generation++ // a loss and a new registration before the sleeper wakes
@@ -305,7 +306,7 @@ func TestSubmitterSealsWhileFewBatchesFlyOrAtItsBounds(t *testing.T) {
 	s.register(1, 10)
 	var all []batch
 	for range batchesInFlight + 2 {
-		_ = s.submit([]byte("ab"), 1)
+		_ = s.submit([]byte("ab"), 1, false)
 		all = s.take(all)
 	}
 	if len(all) != batchesInFlight || all[0].seq != 11 {
@@ -315,11 +316,37 @@ func TestSubmitterSealsWhileFewBatchesFlyOrAtItsBounds(t *testing.T) {
 	if next := s.take(nil); len(next) != 1 || string(next[0].commands) != "abab" {
 		t.Errorf("what waited is not one batch: %v", next)
 	}
-	_ = s.submit([]byte("x"), batchCommands)
-	_ = s.submit(make([]byte, batchBytes), 1)
+	_ = s.submit([]byte("x"), batchCommands, false)
+	_ = s.submit(make([]byte, batchBytes), 1, false)
 	if next := s.take(nil); len(next) != 2 {
 		t.Errorf("%d batches at the bounds", len(next))
 	}
+}
+
+func TestCommandsThatMayComeLaterWaitForCompanyAndNotForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		woken := 0
+		s := newSubmitter(func() { woken++ })
+		s.register(1, 0)
+		_ = s.submit([]byte("a"), 1, true)
+		if woken != 0 || len(s.take(nil)) != 0 {
+			t.Fatal("what may come later did not wait")
+		}
+		_ = s.submit([]byte("b"), 1, false)
+		if got := s.take(nil); woken != 1 || len(got) != 1 || string(got[0].commands) != "ab" {
+			t.Fatalf("woken %d, taken %v", woken, got)
+		}
+		_ = s.submit([]byte("c"), 1, true)
+		time.Sleep(laterDelay) // on the test's own clock
+		synctest.Wait()
+		if got := s.take(nil); woken != 2 || len(got) != 1 || string(got[0].commands) != "c" {
+			t.Fatalf("after the delay: woken %d, taken %v", woken, got)
+		}
+		_ = s.submit(make([]byte, batchBytes), 1, true)
+		if got := s.take(nil); woken != 3 || len(got) != 1 {
+			t.Fatalf("a full batch: woken %d, taken %d", woken, len(got))
+		}
+	})
 }
 
 func TestStampClock(t *testing.T) {
@@ -426,6 +453,31 @@ func TestMembershipBlobComesBack(t *testing.T) {
 	}
 }
 
+func TestAppendedEntriesComeBackAsTheyWere(t *testing.T) {
+	m := &pb.Message{
+		Type: pb.MsgApp.Enum(), To: new(uint64(2)), From: new(uint64(1)), Term: new(uint64(5)), LogTerm: new(uint64(4)),
+		Index: new(uint64(9)), Commit: new(uint64(8)), Entries: []*pb.Entry{
+			{Term: new(uint64(5)), Index: new(uint64(10)), Type: pb.EntryNormal.Enum()},
+			{Term: new(uint64(5)), Index: new(uint64(11)), Type: pb.EntryNormal.Enum(), Data: []byte("abc")},
+			{Term: new(uint64(5)), Index: new(uint64(12)), Type: pb.EntryConfChangeV2.Enum(), Data: []byte("defg")},
+		},
+	}
+	payload, rest, err := encodeAppend(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := slices.Concat(append([][]byte{payload}, rest...)...)
+	got, err := decodeAppend(whole)
+	if err != nil || !proto.Equal(got, m) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for n := range whole {
+		if _, err := decodeAppend(whole[:n]); err == nil {
+			t.Errorf("the first %d of %d bytes are taken for a message", n, len(whole))
+		}
+	}
+}
+
 func FuzzWire(f *testing.F) {
 	f.Add(forward{1, 2, []byte("abc")}.encode())
 	f.Add(firstMembership(map[uint64]string{1: "a"}).encode())
@@ -435,6 +487,7 @@ func FuzzWire(f *testing.F) {
 		_, _ = decodeRequest(b)
 		_, _ = decodeResponse(b)
 		_, _ = decodeMembership(b)
+		_, _ = decodeAppend(b)
 	})
 }
 
@@ -478,5 +531,26 @@ func TestSnapshotFromBeforeALearnerWasAddedIsCutAnew(t *testing.T) {
 	g.snapshots.prepared = c
 	if _, err := g.snapshot(); !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) {
 		t.Errorf("a cut that the log does not reach back to: %v", err)
+	}
+}
+
+func TestTicksThatWereMissedCountAsOne(t *testing.T) {
+	in := newInbox()
+	for range 50 { // a process that was stopped for five seconds
+		in.tick()
+	}
+	if _, ticks := in.take(nil); ticks != 1 {
+		t.Errorf("%d ticks: the node would call an election for time that it slept through", ticks)
+	}
+}
+
+func TestInboxBoundsWhatPeersSend(t *testing.T) {
+	in := newInbox()
+	for range 3 {
+		in.put(event{kind: eventStep, size: peerBytesMost / 2})
+	}
+	in.put(event{kind: eventStored}) // the node's own are never dropped
+	if events, _ := in.take(nil); len(events) != 3 {
+		t.Errorf("%d events kept", len(events))
 	}
 }

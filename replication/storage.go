@@ -91,14 +91,20 @@ func (g *Group) finishInstall() error {
 
 // storageAppend gives the log what raft wants on disk, and the responses that wait for it.
 func (g *Group) storageAppend(m *pb.Message) {
-	w := log.Write{Entries: m.GetEntries(), Sync: len(m.GetResponses()) > 0}
-	if m.Term != nil {
-		w.HardState = &pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
+	w := log.Write{Entries: m.GetEntries()}
+	// A commit index alone is not written: it comes back by itself, and on a follower it would cost a sync each.
+	if hard := g.hardState(m); hard != nil || len(w.Entries) > 0 || !raft.IsEmptySnap(m.GetSnapshot()) {
+		w.Sync = true
+		if m.Term != nil {
+			w.HardState = &pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
+		}
 	}
 	g.appended.add(m.GetEntries(), g.env.opts.FollowerLagBytes)
 	responses, snap := m.GetResponses(), m.GetSnapshot()
 	if raft.IsEmptySnap(snap) {
-		g.log.Append(w, func() { g.logged(responses) })
+		if w.Sync || len(responses) > 0 {
+			g.log.Append(w, func() { g.logged(responses) })
+		}
 		return
 	}
 	meta := snap.GetMetadata()
@@ -107,11 +113,17 @@ func (g *Group) storageAppend(m *pb.Message) {
 	g.log.Append(w, func() { g.apply.put(work{install: meta, conf: conf, responses: responses}) })
 }
 
+// hardState takes note of a term or vote that differs from what the log has, and answers it; nil if neither does.
+func (g *Group) hardState(m *pb.Message) *pb.HardState {
+	if m.Term == nil || m.GetTerm() == g.hard.GetTerm() && m.GetVote() == g.hard.GetVote() {
+		return nil
+	}
+	g.hard = &pb.HardState{Term: m.Term, Vote: m.Vote}
+	return g.hard
+}
+
 // logged runs on the log's goroutine. Responses behind an install wait for it: raft wants them in order.
 func (g *Group) logged(responses []*pb.Message) {
-	if len(responses) == 0 {
-		return
-	}
 	if g.apply.holding() {
 		g.apply.put(work{held: true, responses: responses})
 		return
@@ -185,14 +197,19 @@ func (g *Group) sendRaft(m *pb.Message) bool {
 	if m.GetType() == pb.MsgTransferLeader {
 		return true // lost its leadership between the request and here; who asked will ask the new leader
 	}
-	payload, err := proto.Marshal(m)
+	f := transport.Frame{Kind: transport.Raft, Group: g.id, Urgent: urgent(m)}
+	var err error
+	if m.GetType() == pb.MsgApp && len(m.GetEntries()) > 0 {
+		f.Kind = transport.Append
+		f.Payload, f.Rest, err = encodeAppend(m)
+	} else {
+		f.Payload, err = proto.Marshal(m)
+	}
 	if err != nil {
 		g.env.fatal(fmt.Errorf("encode a raft message: %w", err))
 		return false
 	}
-	return g.env.network.Send(m.GetTo(), transport.Frame{
-		Kind: transport.Raft, Group: g.id, Urgent: urgent(m), Payload: payload,
-	})
+	return g.env.network.Send(m.GetTo(), f)
 }
 
 // urgent messages have a connection of their own past bulk data, lest a full pipe looks like a dead node.

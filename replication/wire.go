@@ -3,6 +3,9 @@ package replication
 import (
 	"encoding/binary"
 	"errors"
+
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 )
 
 // The payloads of the frames between nodes. Numbers are varints, strings and commands have their length in front.
@@ -81,6 +84,59 @@ func (a response) encode() []byte {
 func decodeResponse(b []byte) (response, error) {
 	r := reader{b: b}
 	return response{r.uvarint(), r.uvarint() != 0, string(r.bytes())}, r.end()
+}
+
+// encodeAppend is a raft MsgApp in pieces: the message without its entries, their heads, and their data as it is, which
+// is not copied: a leader sends the same entries to every follower. Frames of this form have Kind transport.Append.
+func encodeAppend(m *pb.Message) (payload []byte, rest [][]byte, err error) {
+	bare, err := proto.Marshal(&pb.Message{
+		Type: m.Type, To: m.To, From: m.From, Term: m.Term, LogTerm: m.LogTerm, Index: m.Index, Commit: m.Commit,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	entries := m.GetEntries()
+	payload = appendBytes(make([]byte, 0, len(bare)+16+24*len(entries)), bare)
+	payload = binary.AppendUvarint(payload, uint64(len(entries)))
+	for _, e := range entries {
+		payload = binary.AppendUvarint(payload, e.GetTerm())
+		payload = binary.AppendUvarint(payload, e.GetIndex())
+		payload = binary.AppendUvarint(payload, uint64(e.GetType()))
+		payload = binary.AppendUvarint(payload, uint64(len(e.GetData())))
+		if len(e.GetData()) > 0 {
+			rest = append(rest, e.GetData())
+		}
+	}
+	return payload, rest, nil
+}
+
+// decodeAppend reads what encodeAppend wrote. Entries' data is copied out of b, each into memory of its own.
+func decodeAppend(b []byte) (*pb.Message, error) {
+	r := reader{b: b}
+	m := new(pb.Message)
+	if err := proto.Unmarshal(r.bytes(), m); err != nil {
+		return nil, errFrame
+	}
+	n := r.count(uint64(len(b)))
+	sizes := make([]uint64, 0, min(n, 1024))
+	for range n {
+		e := &pb.Entry{Term: new(r.uvarint()), Index: new(r.uvarint()), Type: pb.EntryType(r.uvarint()).Enum()}
+		sizes = append(sizes, r.uvarint())
+		if r.failed {
+			return nil, errFrame
+		}
+		m.Entries = append(m.Entries, e)
+	}
+	for i, e := range m.GetEntries() {
+		if sizes[i] > uint64(len(r.b)) {
+			return nil, errFrame
+		}
+		if sizes[i] > 0 {
+			e.Data = append([]byte(nil), r.b[:sizes[i]]...)
+		}
+		r.b = r.b[sizes[i]:]
+	}
+	return m, r.end()
 }
 
 func appendBytes(b, x []byte) []byte {

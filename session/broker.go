@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
@@ -23,6 +24,8 @@ type Attach struct {
 type Submitter interface {
 	// Submit copies n commands. It blocks while too much is under way, and fails while the node is not registered.
 	Submit(commands []byte, n int) error
+	// SubmitLater is Submit for what nobody waits for: it may be held back for some milliseconds, in its place.
+	SubmitLater(commands []byte, n int) error
 }
 
 // Contents reads message content of one group from this node's disk or cache; core/store's Group is one.
@@ -59,10 +62,12 @@ type group struct {
 
 	mu         sync.Mutex
 	registered bool
-	reason     string // why it is not registered
-	requests   uint64
-	attaching  map[uint64]*attempt
-	sessions   map[uint64]*Session
+	// registration counts them, so that what was for one is not sent under another.
+	registration uint64
+	reason       string // why it is not registered
+	requests     uint64
+	attaching    map[uint64]*attempt
+	sessions     map[uint64]*Session
 
 	touched []*Session // scratch of Dispatch
 	spare   [][]Event  // slices for the sessions of the next round; an idle session keeps none
@@ -139,15 +144,31 @@ func (g *group) abandon(request uint64) bool {
 	return ok
 }
 
-// forget takes a session out; false if it had gone already.
-func (g *group) forget(s *Session) bool {
+// forget takes a session out, and answers under which registration it was there; false if it had gone already.
+func (g *group) forget(s *Session) (registration uint64, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.sessions[s.id] != s {
-		return false
+		return 0, false
 	}
 	delete(g.sessions, s.id)
-	return true
+	return g.registration, true
+}
+
+const insistEvery = 200 * time.Millisecond
+
+// insist submits a command that the machine must hear of: again while the group takes nothing (a full disk), until the
+// registration is lost, with which the machine ends the node's sessions by itself.
+func (g *group) insist(registration uint64, command []byte) {
+	for g.submitter.Submit(command, 1) != nil {
+		time.Sleep(insistEvery)
+		g.mu.Lock()
+		lost := !g.registered || g.registration != registration
+		g.mu.Unlock()
+		if lost {
+			return
+		}
+	}
 }
 
 // Registered says that the node may speak for the group.
@@ -155,6 +176,7 @@ func (b *Broker) Registered(id, _ uint64) {
 	if g := b.groups[id]; g != nil {
 		g.mu.Lock()
 		g.registered = true
+		g.registration++
 		g.mu.Unlock()
 	}
 }
@@ -263,7 +285,7 @@ func (g *group) attached(e *Event) {
 	try := g.attaching[e.Request]
 	if try == nil { // the client did not wait for it
 		end := entry.End{Ref: entry.Ref{Session: e.Session, Epoch: e.Epoch}}
-		go g.submitter.Submit(entry.Append(nil, &end), 1) //nolint:errcheck // unregistered: ended with the node
+		go g.insist(g.registration, entry.Append(nil, &end))
 		return
 	}
 	delete(g.attaching, e.Request)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
@@ -16,6 +18,7 @@ type fakeGroup struct {
 	mu       sync.Mutex
 	commands []entry.Command
 	err      error
+	later    int // calls of SubmitLater
 	arrived  chan struct{}
 }
 
@@ -38,6 +41,8 @@ func (f *fakeGroup) Submit(b []byte, n int) error {
 	}
 	return nil
 }
+
+func (f *fakeGroup) SubmitLater(b []byte, n int) error { f.later++; return f.Submit(b, n) }
 
 func (f *fakeGroup) last() entry.Command {
 	f.mu.Lock()
@@ -240,6 +245,49 @@ func TestCommandsCarryTheirAttachment(t *testing.T) {
 	}
 }
 
+func TestEndOfASessionIsToldOnceTheGroupTakesItAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeGroup{}
+		b := newBroker(f)
+		s := attach(t, b, f, &fakeEndpoint{}, 9)
+		f.err = errors.New("the disk is full")
+		s.Do(&entry.Qos{})
+		_ = s.Flush()
+		s.Detach()
+		time.Sleep(3 * insistEvery) // on the test's own clock
+		f.mu.Lock()
+		f.err = nil
+		f.mu.Unlock()
+		time.Sleep(2 * insistEvery)
+		synctest.Wait()
+		if d, ok := f.last().(*entry.Detach); !ok || d.Session != 9 || d.Epoch != 3 {
+			t.Fatalf("got %#v", f.last())
+		}
+	})
+}
+
+func TestEndOfASessionIsNotToldUnderAnotherRegistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeGroup{}
+		b := newBroker(f)
+		s := attach(t, b, f, &fakeEndpoint{}, 9)
+		before := len(f.commands)
+		f.err = errors.New("the disk is full")
+		s.Detach()
+		b.Unregistered(1, "node is down")
+		b.Registered(1, 2)
+		time.Sleep(3 * insistEvery)
+		f.mu.Lock()
+		f.err = nil
+		f.mu.Unlock()
+		time.Sleep(3 * insistEvery)
+		synctest.Wait()
+		if len(f.commands) != before {
+			t.Fatalf("got %#v", f.last())
+		}
+	})
+}
+
 func TestPublishAllocatesNothing(t *testing.T) {
 	f := discard{}
 	s := &Session{group: &group{submitter: f}}
@@ -252,3 +300,5 @@ func TestPublishAllocatesNothing(t *testing.T) {
 type discard struct{}
 
 func (discard) Submit([]byte, int) error { return nil }
+
+func (discard) SubmitLater([]byte, int) error { return nil }

@@ -108,11 +108,17 @@ func (s *Session) encoded() {
 
 // Flush hands on what was encoded. It blocks while the group has too much under way: back-pressure on this connection.
 // An error means that the node may not speak for the group now; Endpoint.Closed says why.
-func (s *Session) Flush() error {
+func (s *Session) Flush() error { return s.handOn(s.group.submitter.Submit) }
+
+// FlushLater is Flush for commands that nobody waits for, as are the acknowledgements of a client that has deliveries
+// enough to go on with.
+func (s *Session) FlushLater() error { return s.handOn(s.group.submitter.SubmitLater) }
+
+func (s *Session) handOn(submit func([]byte, int) error) error {
 	if s.err != nil || s.n == 0 {
 		return s.err
 	}
-	s.err = s.group.submitter.Submit(s.buf, s.n)
+	s.err = submit(s.buf, s.n)
 	s.n = 0
 	if s.buf = s.buf[:0]; cap(s.buf) > 4*flushBytes {
 		s.buf = nil // one big fragment must not make every connection big
@@ -153,8 +159,12 @@ func (s *Session) End() { s.leave(&entry.End{}) }
 func (s *Session) Detach() { s.leave(&entry.Detach{}) }
 
 func (s *Session) leave(cmd entry.Addressed) {
-	if s.group.forget(s) {
-		s.Do(cmd)
-		_ = s.Flush() // unregistered: the machine has ended the session already
+	registration, ok := s.group.forget(s)
+	if !ok {
+		return
+	}
+	s.Do(cmd)
+	if s.Flush() != nil { // what was encoded is lost; that the session is over must not be
+		go s.group.insist(registration, entry.Append(nil, cmd))
 	}
 }

@@ -21,6 +21,7 @@ type channel struct {
 	state     channelState
 	lastQueue string // the queue declared last, which an empty name stands for
 	replies   replies
+	acked     uint64 // highest tag settled
 	content   assembly
 }
 
@@ -37,6 +38,7 @@ func (r *receiver) channel(number uint16) *channel {
 // refuseChannel closes a channel for a fault that the endpoint found. What the client has sent since is discarded, in
 // the machine too: the channel is closed there at once.
 func (r *receiver) refuseChannel(number uint16, f *fault) {
+	r.log.Debug("closing a channel for its client's fault", "channel", number, "error", f)
 	ch := r.channels[number]
 	r.content.drop(&ch.content)
 	r.do(&entry.ChannelClose{Ref: entry.Ref{Channel: number}})
@@ -120,7 +122,7 @@ func (r *receiver) shut(ch *channel) {
 	r.content.drop(&ch.content)
 	r.shared.failed.remove(ch.number)
 	r.shared.gone.add(ch.number)
-	ch.state, ch.lastQueue = closed, ""
+	ch.state, ch.lastQueue, ch.acked = closed, "", 0
 	r.shared.open.Add(-1)
 }
 
@@ -142,7 +144,7 @@ func (r *receiver) methodFrame(ch *channel, payload []byte) *fault {
 		if m.Decode(args) != nil {
 			return decode(&wire.BasicAck{}, args)
 		}
-		r.settles.add(r.session, ch.number, entry.Accepted, m.Multiple, m.DeliveryTag)
+		r.settle(ch, entry.Accepted, m.Multiple, m.DeliveryTag)
 		return nil
 	}
 	m := wire.New(id)
@@ -160,9 +162,9 @@ func (r *receiver) method(ch *channel, m wire.Method) *fault {
 	ref := entry.Ref{Channel: ch.number}
 	switch m := m.(type) {
 	case *wire.BasicNack:
-		r.settles.add(r.session, ch.number, outcome(m.Requeue, entry.Released), m.Multiple, m.DeliveryTag)
+		r.settle(ch, outcome(m.Requeue, entry.Released), m.Multiple, m.DeliveryTag)
 	case *wire.BasicReject:
-		r.settles.add(r.session, ch.number, outcome(m.Requeue, entry.Modified), false, m.DeliveryTag)
+		r.settle(ch, outcome(m.Requeue, entry.Modified), false, m.DeliveryTag)
 	case *wire.BasicQos:
 		return r.qos(ref, m)
 	case *wire.BasicRecover:
@@ -200,6 +202,11 @@ func (r *receiver) method(ch *channel, m wire.Method) *fault {
 	return nil
 }
 
+func (r *receiver) settle(ch *channel, o entry.Outcome, multiple bool, tag uint64) {
+	ch.acked = r.patience.judge(o, multiple, tag, ch.acked, r.shared.delivered.Load())
+	r.settles.add(r.session, ch.number, o, multiple, tag)
+}
+
 func outcome(requeue bool, requeued entry.Outcome) entry.Outcome {
 	if requeue {
 		return requeued
@@ -211,6 +218,7 @@ func (r *receiver) qos(ref entry.Ref, m *wire.BasicQos) *fault {
 	if m.PrefetchSize != 0 {
 		return refuse(core.CodeNotImplemented, m.ID(), "prefetch_size!=0 (%d)", m.PrefetchSize)
 	}
+	r.patience.asked(m.PrefetchCount)
 	r.do(&entry.Qos{Ref: ref, Prefetch: uint32(m.PrefetchCount), Global: m.Global})
 	return nil
 }

@@ -2,6 +2,7 @@ package v091
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,6 +152,14 @@ func TestFaultsOfMethodsCloseTheConnection(t *testing.T) {
 	}
 }
 
+func TestWhatCameBeforeAFaultCounts(t *testing.T) {
+	for name, bad := range map[string][]byte{"broken stream": raw(7, 1, nil), "method": frame(9, &wire.BasicGet{})} {
+		g := opened(t, 1)
+		g.recv.input(slices.Concat(publish(1, "", "q", "x"), frame(1, &wire.BasicAck{DeliveryTag: 1}), bad))
+		want(t, name, g.commands(), `Publish 1 mandatory=false fragmented=false "" "q" "\x00\x00" "x" of 1`, "Settle 1 outcome=0 multiple=false 1..1")
+	}
+}
+
 func be32(n int) []byte { return []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)} }
 
 func TestMethodsThatAreAnsweredOnTheSpot(t *testing.T) {
@@ -191,6 +200,30 @@ func TestEmptyQueueNameWithoutADeclaredQueueIsNotFound(t *testing.T) {
 			t.Errorf("%s: %q", m.ID(), got)
 		}
 		want(t, "the channel is closed in the machine", g.commands(), "ChannelClose Channel=1")
+	}
+}
+
+func Test22_NamesThatNobodyCouldReadAreRefused(t *testing.T) {
+	for _, name := range []string{"a\x00b", "bell\a", "\xff\xfe", "tab\t"} {
+		for _, m := range []wire.Method{
+			&wire.QueueDeclare{Queue: name}, &wire.ExchangeDeclare{Exchange: name, Type: "direct"}, &wire.BasicConsume{Queue: "q", ConsumerTag: name},
+		} {
+			g := opened(t, 1)
+			got := g.in(frame(1, m))
+			if len(got) != 1 || !strings.HasPrefix(got[0], `1 ChannelClose ReplyCode=406 ReplyText="PRECONDITION_FAILED - invalid `) {
+				t.Errorf("%s %q: %q", m.ID(), name, got)
+			}
+		}
+	}
+}
+
+func Test22_NamesOfAnyScriptAndOpaqueRoutingKeysAreTaken(t *testing.T) {
+	g := opened(t, 1)
+	name := strings.Repeat("\U0001F430", 63) + "\r\n"
+	want(t, "frames", g.in(frame(1, &wire.QueueDeclare{Queue: name}), frame(1, &wire.QueueBind{Queue: name, Exchange: "e", RoutingKey: "\x00\xff"}),
+		publish(1, "e", "\x00\xff", "")))
+	if n := len(g.commands()); n != 3 {
+		t.Errorf("%d commands", n)
 	}
 }
 
@@ -258,6 +291,13 @@ func TestCloseThatCrossesARefusalOfTheEndpointIsAnswered(t *testing.T) {
 	want(t, "answer", g.in(frame(1, &wire.ChannelClose{ReplyCode: 200})), "1 ChannelCloseOk")
 	want(t, "late close-ok", g.in(frame(1, &wire.ChannelCloseOk{})))
 	want(t, "nothing more for the machine", g.commands())
+}
+
+func TestOneChannelCloseForTwoRefusalsThatCross(t *testing.T) {
+	g := opened(t, 1)
+	g.out.push([]session.Event{refused404(1)}) // not sent yet when the endpoint refuses something too
+	got := g.in(frame(1, &wire.BasicGet{}))
+	want(t, "frames", got, `1 ChannelClose ReplyCode=404 ReplyText="NOT_FOUND - no queue 'q' in vhost '/'" ClassID=50 MethodID=10`)
 }
 
 func TestOneChannelCloseForTwoRefusals(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type Conn struct {
 	opts   *Options
 	nc     net.Conn
 	name   string
+	log    *slog.Logger
 	since  time.Time
 	out    *outbox
 	shared *shared
@@ -45,14 +47,16 @@ type Conn struct {
 
 var _ session.Endpoint = (*Conn)(nil)
 
-// NewConn makes the endpoint of a connection whose protocol header has been read. opts must have its defaults.
-func NewConn(nc net.Conn, opts *Options) *Conn {
+// NewConn makes the endpoint of a connection that was accepted at since and whose protocol header has been read. opts must
+// have its defaults.
+func NewConn(nc net.Conn, since time.Time, opts *Options) *Conn {
 	c := &Conn{
-		opts: opts, nc: nc, since: time.Now(), out: newOutbox(), shared: newShared(opts.ChannelMax), over: make(chan struct{}),
+		opts: opts, nc: nc, since: since, out: newOutbox(), shared: newShared(opts.ChannelMax), over: make(chan struct{}),
 		name: peerOf(nc.RemoteAddr()) + " -> " + peerOf(nc.LocalAddr()),
 	}
-	c.recv = newReceiver(opts, c, c.out, c.shared)
-	c.send = newSender(opts, c.shared, c.attached, counted{c})
+	c.log = opts.Logger.With("connection", c.name)
+	c.recv = newReceiver(opts, c.log, c, c.out, c.shared)
+	c.send = newSender(c.log, c.shared, c.attached, counted{c})
 	return c
 }
 
@@ -86,7 +90,7 @@ func (c *Conn) Serve(opened func()) {
 	if s := c.attached(); s != nil {
 		s.Detach() // does nothing to a session that has ended
 	}
-	c.opts.Logger.Debug("connection over", "connection", c.name, "error", err)
+	c.log.Debug("connection over", "error", err)
 }
 
 // end closes the socket and stops both goroutines.
@@ -141,14 +145,12 @@ func (c *Conn) read() error {
 
 // burst ends a read burst: what it asked for is handed on.
 func (c *Conn) burst() {
-	if c.recv.phase == closing {
+	if err := c.recv.flush(); err != nil {
+		c.shared.closing.Store(true) // the session is gone; Closed tells the client why
+	}
+	if c.recv.phase >= closing || c.shared.closing.Load() {
 		c.expire()
 		return
-	}
-	if err := c.recv.flush(); err != nil {
-		// The session is gone; Closed tells the client why.
-		c.shared.closing.Store(true)
-		c.expire()
 	}
 	c.out.await()
 }

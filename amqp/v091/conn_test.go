@@ -44,7 +44,7 @@ func connect(t *testing.T, change func(*Options)) *peer {
 		change(opts)
 	}
 	opts.EnsureDefaults()
-	p.conn = NewConn(server, opts)
+	p.conn = NewConn(server, time.Now(), opts)
 	go func() {
 		defer close(p.served)
 		p.conn.Serve(func() {})
@@ -283,6 +283,48 @@ func TestClientThatDoesNotAnswerConnectionCloseIsCut(t *testing.T) {
 		}
 		<-p.served
 		within(t, "cut", time.Since(start), 3*time.Second, 3*time.Second)
+	})
+}
+
+func TestClientThatDoesNotAnswerTheMachinesRefusalIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, nil)
+		p.open(0)
+		start := time.Now()
+		e := refused404(1)
+		e.Code = core.CodeNotAllowed
+		p.conn.Events([]session.Event{e})
+		<-p.served
+		within(t, "cut", time.Since(start), 3*time.Second, 3*time.Second)
+	})
+}
+
+func TestClientThatTakesNoReturnsCannotPublishOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, nil)
+		p.open(0)
+		_ = p.nc.SetReadDeadline(time.Now()) // the client stops reading
+		synctest.Wait()
+		for range 3 {
+			p.conn.Events([]session.Event{returned(1, strings.Repeat("x", answersBytes+1))})
+			time.Sleep(time.Millisecond)
+		}
+		sent := make(chan struct{})
+		go func() {
+			_, _ = p.nc.Write(publish(1, "", "q", "first"))
+			_, _ = p.nc.Write(publish(1, "", "q", "second"))
+			close(sent)
+		}()
+		time.Sleep(time.Minute)
+		select {
+		case <-sent:
+			t.Error("it could publish on")
+		default:
+		}
+		_ = p.nc.SetReadDeadline(time.Time{})
+		go p.read()
+		<-sent
+		p.finish()
 	})
 }
 

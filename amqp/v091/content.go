@@ -192,6 +192,7 @@ func (r *receiver) gather(ch *channel, piece []byte) *fault {
 	for len(piece) > 0 {
 		if len(a.body) == fragmentBytes {
 			r.settles.flush(r.session)
+			r.patience.urgent = true
 			r.session.Fragment(ch.number, a.body)
 			a.fragmented, a.body = true, a.body[:0]
 		}
@@ -208,6 +209,7 @@ func (r *receiver) gather(ch *channel, piece []byte) *fault {
 func (r *receiver) finishPublish(ch *channel, body []byte) {
 	a := &ch.content
 	r.settles.flush(r.session)
+	r.patience.urgent = true
 	key := int(a.exchange) + int(a.key)
 	r.record = message.Record{
 		Form:       message.FormAMQP091,

@@ -150,7 +150,7 @@ func TestPropertiesThatKeepTheirPromiseAreTaken(t *testing.T) {
 	}
 }
 
-func TestUnfinishedMessagesHaveABudgetOfBytesReceived(t *testing.T) {
+func Test16_UnfinishedMessagesHaveABudgetOfBytesReceived(t *testing.T) {
 	g := newRig(t)
 	g.opts.AssemblyBytes = 1000
 	g.recv.start()

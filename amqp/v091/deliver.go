@@ -26,6 +26,9 @@ func (s *sender) delivered(e *session.Event, c *outChannel) {
 	}
 	s.buf = wire.AppendMethod(s.buf, e.Channel, &s.head)
 	s.body(e.Channel, parts)
+	if !e.NoAck {
+		s.toSettle++
+	}
 	if e.NoAck || e.Windowed {
 		s.report(e, c)
 	}
@@ -45,6 +48,8 @@ func (s *sender) gotten(e *session.Event, c *outChannel) {
 	s.body(e.Channel, parts)
 	if e.NoAck {
 		s.report(e, c)
+	} else {
+		s.toSettle++
 	}
 }
 
@@ -80,7 +85,7 @@ func (s *sender) content(e *session.Event) (parts [][]byte, ok bool) {
 	if s.shared.gone.has(e.Channel) || s.shared.failed.has(e.Channel) {
 		return nil, false
 	}
-	s.opts.Logger.Error("cannot read a message", "channel", e.Channel, "number", e.Number, "error", err)
+	s.log.Error("cannot read a message", "channel", e.Channel, "number", e.Number, "error", err)
 	s.shared.closing.Store(true)
 	f := &fault{code: core.CodeInternalError, text: fmt.Sprintf("cannot read message %d", e.Number)}
 	s.notice(&notice{method: connectionClose(f)})

@@ -11,12 +11,12 @@
 //	receiver   frames in, commands and notices out; belongs to the reading goroutine
 //	sender     events and notices in, frames out; belongs to the writing goroutine
 //	outbox     what waits between the apply goroutine, the receiver and the sender
-//	driver     the only part with a socket, a clock or a goroutine
+//	Conn       the driver: the only part with a socket, a clock or goroutines
 //
 // Guarantees: limits are enforced before memory is taken: nothing is allocated for a size that a peer merely announces.
-// A published message is copied once, from the socket buffer into the session's batch, without allocation where it
-// arrived whole. basic.return precedes its confirm. Nothing but channel.close-ok follows a channel.close that this side
-// sent, and nothing at all a connection.close.
+// The body of a published message that arrived whole is copied once, from the socket's buffer into the session's batch,
+// and nothing is allocated for it. basic.return precedes its confirm. Nothing but channel.close-ok follows a channel.close
+// that this side sent, and nothing at all a connection.close. What a client sent before its fault counts.
 //
 // Not guaranteed: that channel.flow-ok and access.request-ok keep their place among the replies of pipelined requests;
 // they are answered on the spot. A client that neither reads nor answers heartbeats is only cut when it negotiated them;

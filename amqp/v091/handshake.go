@@ -98,7 +98,7 @@ func (r *receiver) startOk(m *wire.ConnectionStartOk) *fault {
 
 // loginRefused says so to a client that can hear it. Others learn it from the closed socket, as the specification has it.
 func (r *receiver) loginRefused(m *wire.ConnectionStartOk, err error) *fault {
-	r.opts.Logger.Warn("login refused", "mechanism", m.Mechanism, "reason", err)
+	r.log.Warn("login refused", "mechanism", m.Mechanism, "reason", err)
 	if !r.client.authenticationFailureClose {
 		r.phase = finished
 		return nil

@@ -20,6 +20,7 @@ type Session interface {
 	Fragment(channel uint16, piece []byte)
 	Settle(channel uint16, outcome entry.Outcome, multiple bool, first, last uint64)
 	Flush() error
+	FlushLater() error
 	Written(channel uint16, tag uint64) error
 	Content(*session.Event) (record []byte, parts [][]byte, err error)
 	End()

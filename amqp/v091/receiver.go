@@ -2,6 +2,7 @@ package v091
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"sync/atomic"
 
@@ -48,8 +49,9 @@ type shared struct {
 	// gone has a bit for each channel that the client has closed: deliveries that wait for it need not be read.
 	gone         bits
 	open         atomic.Int32
-	cancelNotify atomic.Bool // the client declared consumer_cancel_notify
-	closing      atomic.Bool // the sender has sent connection.close
+	delivered    atomic.Uint64 // deliveries sent that the client is to settle
+	cancelNotify atomic.Bool   // the client declared consumer_cancel_notify
+	closing      atomic.Bool   // the sender has sent connection.close
 }
 
 func newShared(channelMax uint16) *shared {
@@ -67,6 +69,7 @@ func (b bits) remove(channel uint16)   { b[channel/64].And(^uint64(1 << (channel
 // receiver is the machine that frames come into. It belongs to one goroutine.
 type receiver struct {
 	opts   *Options
+	log    *slog.Logger
 	world  world
 	out    *outbox
 	shared *shared
@@ -80,13 +83,14 @@ type receiver struct {
 
 	channels []*channel // by number; nil was never opened
 	settles  settlement
+	patience patience
 	content  budget
 	record   message.Record // scratch: a local one would escape
 	publish  wire.BasicPublish
 }
 
-func newReceiver(opts *Options, w world, out *outbox, sh *shared) *receiver {
-	return &receiver{opts: opts, world: w, out: out, shared: sh, frameMax: earlyFrameMax, channelMax: opts.ChannelMax}
+func newReceiver(opts *Options, log *slog.Logger, w world, out *outbox, sh *shared) *receiver {
+	return &receiver{opts: opts, log: log, world: w, out: out, shared: sh, frameMax: earlyFrameMax, channelMax: opts.ChannelMax}
 }
 
 // payloadMax is the largest payload of the next frame. Frames may exceed frame_max by their own overhead, as RabbitMQ
@@ -94,10 +98,10 @@ func newReceiver(opts *Options, w world, out *outbox, sh *shared) *receiver {
 func (r *receiver) payloadMax() uint32 { return r.frameMax }
 
 // input takes the frames at the start of b, and answers how many octets they were. The rest is an incomplete frame.
-// After finish or a broken stream everything is taken and discarded.
+// Once the connection is finished all of it is taken and discarded.
 func (r *receiver) input(b []byte) (n int) {
 	for n < len(b) && r.phase != finished {
-		if r.shared.closing.Load() && r.phase != finished {
+		if r.shared.closing.Load() {
 			r.phase = closing
 		}
 		var f wire.Frame
@@ -123,11 +127,14 @@ func (r *receiver) input(b []byte) (n int) {
 // flush hands on the commands of a read burst; it blocks where the broker has too much under way. An error means that
 // the session is gone.
 func (r *receiver) flush() error {
-	if r.session == nil || r.phase == finished {
+	if r.session == nil {
 		return nil
 	}
 	r.settles.flush(r.session)
-	return r.session.Flush()
+	if r.patience.take() {
+		return r.session.Flush()
+	}
+	return r.session.FlushLater()
 }
 
 // broken answers octets that are no frame; nothing behind them can be read.
@@ -136,23 +143,20 @@ func (r *receiver) broken(err error) {
 		r.phase = finished
 		return
 	}
-	text := err.Error()
-	var fe *wire.FrameError
-	if errors.As(err, &fe) {
-		text = fe.Error()
-	}
-	r.refused(0, &fault{code: core.CodeFrameError, text: text, hard: true, broken: true})
+	r.refused(0, &fault{code: core.CodeFrameError, text: err.Error(), hard: true, broken: true})
 }
 
-// refused closes what a fault ends: the channel or the connection.
+// refused closes what a fault ends: the channel or the connection. What came before the fault counts.
 func (r *receiver) refused(channel uint16, f *fault) {
 	if !f.hard {
 		r.refuseChannel(channel, f)
 		return
 	}
-	if r.phase < closing {
-		r.out.notify(0, connectionClose(f))
+	if r.session != nil {
+		r.settles.flush(r.session)
+		r.log.Info("closing a connection for its client's fault", "user", r.user, "error", f)
 	}
+	r.out.notify(0, connectionClose(f))
 	r.phase = closing
 	if f.broken {
 		r.phase = finished
@@ -243,7 +247,7 @@ func (r *receiver) connectionFrame(f *wire.Frame) *fault {
 // closedByClient ends the session in good order. What this connection sent is ahead of the end in the log, and what
 // any connection of this node sends from now on is behind it.
 func (r *receiver) closedByClient(m *wire.ConnectionClose) {
-	r.opts.Logger.Debug("client closes", "code", m.ReplyCode, "text", m.ReplyText)
+	r.log.Debug("client closes", "code", m.ReplyCode, "text", m.ReplyText)
 	if r.session != nil {
 		r.settles.flush(r.session)
 		r.session.End()
@@ -279,6 +283,7 @@ func checkTable(id wire.ID, table []byte) *fault {
 // do encodes a command behind what is held back.
 func (r *receiver) do(cmd entry.Addressed) {
 	r.settles.flush(r.session)
+	r.patience.urgent = true
 	r.session.Do(cmd)
 }
 

@@ -24,6 +24,7 @@ type fakeSession struct {
 	parts   [][]byte
 	ended   string
 	quiet   bool
+	later   int // calls of FlushLater
 }
 
 func (f *fakeSession) say(format string, args ...any) {
@@ -65,6 +66,8 @@ func (f *fakeSession) Settle(channel uint16, o entry.Outcome, multiple bool, fir
 	f.say("Settle %d outcome=%d multiple=%t %d..%d", channel, o, multiple, first, last)
 }
 func (f *fakeSession) Flush() error { return nil }
+
+func (f *fakeSession) FlushLater() error { f.later++; return nil }
 func (f *fakeSession) Written(channel uint16, tag uint64) error {
 	f.say("Written %d %d", channel, tag)
 	return nil
@@ -109,8 +112,8 @@ func newRig(t testing.TB) *rig {
 	g.opts.random = func() string { names++; return fmt.Sprint("name", names) }
 	sh := newShared(g.opts.ChannelMax)
 	g.out = newOutbox()
-	g.recv = newReceiver(&g.opts, g, g.out, sh)
-	g.send = newSender(&g.opts, sh, func() Session { return g.session }, &g.wrote)
+	g.recv = newReceiver(&g.opts, g.opts.Logger, g, g.out, sh)
+	g.send = newSender(g.opts.Logger, sh, func() Session { return g.session }, &g.wrote)
 	return g
 }
 

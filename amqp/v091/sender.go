@@ -2,6 +2,7 @@ package v091
 
 import (
 	"io"
+	"log/slog"
 
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
@@ -27,7 +28,7 @@ type unreported struct {
 
 // sender is the machine that frames come out of. It belongs to one goroutine.
 type sender struct {
-	opts    *Options
+	log     *slog.Logger
 	shared  *shared
 	session func() Session
 	w       io.Writer
@@ -39,6 +40,7 @@ type sender struct {
 	channels []outChannel // by number
 	dirty    []uint16     // channels with pending confirms
 	reports  []uint16     // channels with unreported deliveries
+	toSettle uint64       // deliveries encoded that the client is to settle
 	closed   bool         // connection.close or close-ok was the last frame
 
 	record message.Record // scratch
@@ -50,8 +52,8 @@ type sender struct {
 // writeBytes is how much is encoded before it is written out, within one wake.
 const writeBytes = 256 << 10
 
-func newSender(opts *Options, sh *shared, s func() Session, w io.Writer) *sender {
-	return &sender{opts: opts, shared: sh, session: s, w: w, frameMax: wire.FrameMaxMin}
+func newSender(log *slog.Logger, sh *shared, s func() Session, w io.Writer) *sender {
+	return &sender{log: log, shared: sh, session: s, w: w, frameMax: wire.FrameMaxMin}
 }
 
 func (s *sender) channel(number uint16) *outChannel {
@@ -74,6 +76,7 @@ func (s *sender) send(events []session.Event, notices []notice) error {
 		s.notice(&notices[i])
 	}
 	s.confirmAll()
+	s.shared.delivered.Store(s.toSettle) // before the client can settle them
 	s.write()
 	return s.err
 }

@@ -1,6 +1,10 @@
 package v091
 
 import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
@@ -11,6 +15,9 @@ func (r *receiver) topology(ch *channel, m wire.Method) *fault {
 	ref := entry.Ref{Channel: ch.number}
 	switch m := m.(type) {
 	case *wire.ExchangeDeclare:
+		if fault := checkName(m.ID(), "exchange name", m.Exchange); fault != nil {
+			return fault
+		}
 		return r.checked(m.ID(), m.Arguments, &entry.ExchangeDeclare{
 			Ref: ref, Name: m.Exchange, Type: m.Type, Passive: m.Passive, Durable: m.Durable, AutoDelete: m.AutoDelete,
 			Internal: m.Internal, NoWait: m.NoWait, Arguments: m.Arguments,
@@ -41,6 +48,16 @@ func (r *receiver) checked(id wire.ID, arguments []byte, cmd entry.Addressed) *f
 	return nil
 }
 
+// checkName refuses names that people could not read or write: listings, logs and the HTTP API show them. CR and LF pass:
+// RabbitMQ takes them out of names, and so does the machine.
+func checkName(id wire.ID, what, name string) *fault {
+	hidden := func(r rune) bool { return unicode.IsControl(r) && r != '\r' && r != '\n' }
+	if utf8.ValidString(name) && !strings.ContainsFunc(name, hidden) {
+		return nil
+	}
+	return refuse(core.CodePreconditionFailed, id, "invalid %s %q: control characters and invalid UTF-8 are not allowed", what, name)
+}
+
 // queueDeclare makes the name of a server-named queue before it is proposed: the machine has no randomness.
 func (r *receiver) queueDeclare(ch *channel, m *wire.QueueDeclare) *fault {
 	if m.Queue == directQueue { // it is there, whatever a client makes of it
@@ -48,6 +65,9 @@ func (r *receiver) queueDeclare(ch *channel, m *wire.QueueDeclare) *fault {
 			r.out.notify(ch.number, &wire.QueueDeclareOk{Queue: directQueue, ConsumerCount: 1})
 		}
 		return nil
+	}
+	if fault := checkName(m.ID(), "queue name", m.Queue); fault != nil {
+		return fault
 	}
 	generated := m.Queue == "" && !m.Passive
 	if generated {
@@ -113,6 +133,9 @@ func (r *receiver) ofQueue(ch *channel, m wire.Method) *fault {
 
 func (r *receiver) consume(ch *channel, m *wire.BasicConsume) *fault {
 	if fault := checkTable(m.ID(), m.Arguments); fault != nil {
+		return fault
+	}
+	if fault := checkName(m.ID(), "consumer tag", m.ConsumerTag); fault != nil {
 		return fault
 	}
 	if m.ConsumerTag == "" {

@@ -146,6 +146,8 @@ func TestSnapshotOfWellSummedNonsenseIsRefused(t *testing.T) {
 	row := append(append([]byte{0, 0, 0, 2}, key...), value...)
 	head := append(binary.BigEndian.AppendUint64(nil, rigGroup), make([]byte, headerBytes-8)...)
 	content := append(make([]byte, 8), "abc"...)
+	newRow, newContent := bytes.Clone(row), bytes.Clone(content)
+	newRow[6+4], newContent[4] = 1, 1 // of entry 2^8, when the header says 0
 	type frame struct {
 		kind    byte
 		payload []byte
@@ -164,6 +166,7 @@ func TestSnapshotOfWellSummedNonsenseIsRefused(t *testing.T) {
 		"content too short":    {{frameHeader, head}, {frameRow, row}, {frameContent, content[:9]}},
 		"content without loc":  {{frameHeader, head}, {frameRow, row}, {frameContent, content[:5]}},
 		"content twice":        {{frameHeader, head}, {frameRow, row}, {frameContent, content}, {frameContent, content}},
+		"content too new":      {{frameHeader, head}, {frameRow, newRow}, {frameContent, newContent}},
 		"row behind contents":  {{frameHeader, head}, {frameRow, row}, {frameContent, content}, {frameRow, row}},
 		"wrong counts":         {{frameHeader, head}, {frameRow, row}, {frameContent, content}, {0, nil}},
 	} {

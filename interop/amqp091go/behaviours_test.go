@@ -152,6 +152,7 @@ func requeueOrder(t *testing.T, b broker) {
 	get(t, ch, queue, "a")
 	get(t, ch, queue, "b")
 	get(t, ch, queue, "c")
+	//lint:ignore SA1019 deprecated for applications; old ones still send it
 	must(t, ch.Recover(true))
 	for _, want := range []string{"a", "b", "c"} {
 		if d := get(t, ch, queue, want); !d.Redelivered {

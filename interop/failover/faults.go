@@ -118,20 +118,46 @@ func partitionOneWay(ctx context.Context, r *round) (int, string, error) {
 	return victim, what, nil
 }
 
-// slowDisk makes each sync of one node, leader or not, take 100 ms longer for 6 s.
+// slowDisk makes each sync of one node, leader or not, take 100 ms longer for 6 s. A follower with a slow disk slows
+// nobody down, so that the node's own account of its syncs is what tells that the fault bit.
 func slowDisk(ctx context.Context, r *round) (int, string, error) {
 	victim := r.leader
 	if r.rng.IntN(2) == 0 {
 		victim = r.follower()
 	}
+	node := r.cluster.Node(victim)
+	before, err := syncsOf(ctx, node)
+	if err != nil {
+		return victim, "", err
+	}
 	r.begin()
-	stop, how, err := r.cluster.Node(victim).SlowDisk(100 * time.Millisecond)
+	stop, how, err := node.SlowDisk(100 * time.Millisecond)
 	if err != nil {
 		return victim, "", err
 	}
 	r.hold(ctx, 6*time.Second)
 	stop()
-	return victim, fmt.Sprintf("node %d: %s", victim, how), nil
+	after, err := syncsOf(ctx, node)
+	if mean := after.meanSince(before); mean > 50*time.Millisecond {
+		r.noticed = fmt.Sprintf("%d syncs took %v each", after.count-before.count, mean.Round(time.Millisecond))
+	}
+	return victim, fmt.Sprintf("node %d: %s", victim, how), err
+}
+
+// syncs is a node's account of its log's syncs.
+type syncs struct {
+	count int
+	took  time.Duration
+}
+
+func (s syncs) meanSince(before syncs) time.Duration {
+	return (s.took - before.took) / time.Duration(max(1, s.count-before.count))
+}
+
+func syncsOf(ctx context.Context, n *harness.Node) (syncs, error) {
+	metrics, err := n.Metrics(ctx)
+	const name = "understudy_log_fsync_seconds"
+	return syncs{int(metrics[name+"_count"]), time.Duration(metrics[name+"_sum"] * float64(time.Second))}, err
 }
 
 func leaderTransfer(ctx context.Context, r *round) (int, string, error) {

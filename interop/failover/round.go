@@ -44,6 +44,7 @@ type round struct {
 	rng     *rand.Rand
 	seed    uint64
 	load    *load.Load
+	residue *residue
 
 	group  uint64 // the group under load
 	leader int
@@ -53,6 +54,7 @@ type round struct {
 	beganBreaks int64
 	beganCount  int64
 	watch       *watch
+	noticed     string // what the fault itself saw of its bite
 }
 
 // runRound does one fault on a healthy cluster and leaves it healthy.
@@ -82,14 +84,12 @@ func (r *round) run(ctx context.Context, f fault, res *result) error {
 		return err
 	}
 	r.watch.stop()
-	if err := r.settle(ctx); err != nil {
-		return err
-	}
+	settled := r.settle(ctx)
 	res.report = checker.Check(r.load.History, r.load.Single)
 	res.after = r.load.History.Confirmed() - r.beganCount
 	res.confirm, res.delivery = r.firstAfter(victim)
 	res.bite = r.bites(victim)
-	return r.judge(res)
+	return errors.Join(settled, r.judge(res))
 }
 
 // judge says what is wrong with a round that ran to its end.
@@ -133,7 +133,11 @@ func (r *round) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("starting the load: %w", err)
 	}
-	if err := r.progress(30*time.Second, steadyMin); err != nil {
+	r.residue, err = leaveResidue(r.cluster.URLs(), fmt.Sprintf("left-%d", r.seed))
+	if err == nil {
+		err = r.progress(30*time.Second, steadyMin)
+	}
+	if err != nil {
 		r.load.Stop()
 		return fmt.Errorf("before the fault: %w", err)
 	}
@@ -204,9 +208,12 @@ func (r *round) settle(ctx context.Context) error {
 	r.load.StopProducers()
 	err := r.load.WaitEmpty(ctx)
 	r.load.StopConsumers()
+	if prints := r.cluster.Fingerprints(30 * time.Second); prints != nil {
+		err = errors.Join(err, fmt.Errorf("fingerprints with messages left in a queue: %w", prints))
+	}
 	drain, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	return errors.Join(err, r.load.Drain(drain), r.load.Delete(drain))
+	return errors.Join(err, r.load.Drain(drain), r.residue.letGo(), r.load.Anywhere(drain, r.residue.collect), r.load.Delete(drain))
 }
 
 // makeGood undoes a fault that failed half way.
@@ -258,8 +265,10 @@ func (r *round) firstAfter(victim int) (confirm, delivery time.Duration) {
 func (r *round) bites(victim int) string {
 	var seen []string
 	leader, behind, most := r.watch.seen(r.leader, r.term)
-	if leader != "" {
-		seen = append(seen, leader)
+	for _, saw := range []string{leader, r.noticed} {
+		if saw != "" {
+			seen = append(seen, saw)
+		}
 	}
 	if n := r.load.Breaks() - r.beganBreaks; n > 0 {
 		seen = append(seen, fmt.Sprintf("%d connections broke", n))

@@ -140,7 +140,7 @@ func (l *Load) delivery(node int, queue string, d amqp.Delivery) checker.Deliver
 func (l *Load) WaitEmpty(ctx context.Context) error {
 	for {
 		var left int
-		err := l.anywhere(ctx, func(ch *amqp.Channel) error {
+		err := l.Anywhere(ctx, func(ch *amqp.Channel) error {
 			left = 0
 			for _, q := range l.Queues {
 				state, err := ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
@@ -170,7 +170,7 @@ func (l *Load) WaitEmpty(ctx context.Context) error {
 // is missing).
 func (l *Load) Drain(ctx context.Context) error {
 	for {
-		err := l.anywhere(ctx, l.drainOnce)
+		err := l.Anywhere(ctx, l.drainOnce)
 		if err != nil {
 			return fmt.Errorf("drain: %w", err)
 		}

@@ -160,7 +160,7 @@ func (l *Load) visit(ctx context.Context, at int, rng *rand.Rand, work func(node
 
 // declare makes the queues, trying the nodes until one does it.
 func (l *Load) declare(ctx context.Context) error {
-	return l.anywhere(ctx, func(ch *amqp.Channel) error {
+	return l.Anywhere(ctx, func(ch *amqp.Channel) error {
 		for _, q := range l.Queues {
 			if _, err := ch.QueueDeclare(q.Name, true, false, false, false, nil); err != nil {
 				return err
@@ -172,7 +172,7 @@ func (l *Load) declare(ctx context.Context) error {
 
 // Delete removes the load's queues.
 func (l *Load) Delete(ctx context.Context) error {
-	return l.anywhere(ctx, func(ch *amqp.Channel) error {
+	return l.Anywhere(ctx, func(ch *amqp.Channel) error {
 		for _, q := range l.Queues {
 			if _, err := ch.QueueDelete(q.Name, false, false, false); err != nil {
 				return err
@@ -182,8 +182,8 @@ func (l *Load) Delete(ctx context.Context) error {
 	})
 }
 
-// anywhere does something idempotent at any node, again and again until it succeeds or ctx ends.
-func (l *Load) anywhere(ctx context.Context, what func(*amqp.Channel) error) error {
+// Anywhere does something idempotent at any node, again and again until it succeeds or ctx ends.
+func (l *Load) Anywhere(ctx context.Context, what func(*amqp.Channel) error) error {
 	for at := 0; ; at++ {
 		conn, ch, err := l.dial(at % len(l.URLs))
 		if err == nil {

@@ -5,5 +5,7 @@
 // it the same steps are taken with a hundredth of the messages, so that `go test ./...` walks them too. Figures are
 // logged.
 //
+// Not guaranteed: speed; interop/bench measures that.
+//
 // Concurrency: one cluster per test.
 package long

@@ -41,7 +41,7 @@ var (
 	chanOpen, chanOpenOk, chanClose              = method{20, 10}, method{20, 11}, method{20, 40}
 	queueDeclare, queueDeclareOk                 = method{50, 10}, method{50, 11}
 	basicQos, basicQosOk                         = method{60, 10}, method{60, 11}
-	basicConsume, basicConsumeOk                 = method{60, 20}, method{60, 21}
+	basicConsume                                 = method{60, 20}
 	basicPublish, basicDeliver                   = method{60, 40}, method{60, 60}
 	basicAck, basicNack                          = method{60, 80}, method{60, 120}
 	confirmSelect, confirmSelectOk               = method{85, 10}, method{85, 11}

@@ -289,11 +289,12 @@ func TestCrashAtEverySyncKeepsWhatWasAcknowledged(t *testing.T) {
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("replay: go test ./replication/log -run TestCrashAtEverySync -seed %d", seed)
+				}
+			})
 			n := runCrashes(t, seed, 5, 100)
-			t.Logf("%d images", n)
-			if t.Failed() {
-				t.Logf("replay: go test ./replication/log -run TestCrashAtEverySync -seed %d", seed)
-			}
 			if n < 100 {
 				t.Errorf("only %d crash images were looked at", n)
 			}

@@ -160,7 +160,7 @@ func wantDamage(t *testing.T, fs vfs.FS, file string, from, to int64) {
 
 func TestFlippedBitInSyncedBytesStopsTheOpen(t *testing.T) {
 	var writes []Write
-	for i := range uint64(12) {
+	for i := range uint64(16) {
 		writes = append(writes, Write{HardState: makeHardState(1, 2, i), Entries: testEntries(1, 10*i+1, 10*i+10, 1, 1000)})
 	}
 	files := killed(t, writes...)
@@ -172,14 +172,13 @@ func TestFlippedBitInSyncedBytesStopsTheOpen(t *testing.T) {
 			last = r
 		}
 	}
-	before := map[string][]byte{}
-	for name, b := range files {
-		before[name] = append([]byte(nil), b...)
-	}
-	flipped, flips := 0, 0
+	flipped, flips, newest := 0, 0, 0
 	for _, r := range records {
 		if r.Offset == 0 || r.Segment == last.Segment && r.Offset >= last.Offset {
 			continue
+		}
+		if r.Segment == last.Segment {
+			newest++
 		}
 		for k, at := range []int64{0, 5, 9, 14, 16, 25, 33, 47, int64(recordHeaderBytes + len(r.Data)/2)} {
 			if k%3 != flips%3 { // a third of them, others for each record
@@ -196,8 +195,8 @@ func TestFlippedBitInSyncedBytesStopsTheOpen(t *testing.T) {
 		}
 		flips++
 	}
-	if flipped < 300 || len(files) < 2 {
-		t.Fatalf("only %d bits in %d segments were looked at", flipped, len(files))
+	if flipped < 300 || len(files) < 2 || newest < 20 {
+		t.Fatalf("only %d bits in %d segments, %d records of the newest, were looked at", flipped, len(files), newest)
 	}
 }
 

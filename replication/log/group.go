@@ -157,11 +157,30 @@ func (g *Group) pin(index uint64) (release func()) {
 	}
 }
 
-// kept answers the lowest index that is kept for raft or a pin.
-func (g *Group) kept() uint64 {
+// needs says whether an entry that is kept for raft or a pin, up to the end of r, is in the segment, whose range r is, or
+// in an older one (recovery joins what it finds there to what follows by way of this one). If none is, it is by overrides and
+// by the truncation up to point.
+func (g *Group) needs(r GroupRange, segment uint64) (point uint64, needed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.index.base
+	for _, s := range g.index.upTo(r.Last) {
+		if s.segment != 0 && uint64(s.segment) <= segment {
+			return 0, true
+		}
+	}
+	return min(g.index.truncated.index, r.Last), false
+}
+
+// settled says whether the truncation up to point and all overrides up to the end of r are written.
+func (g *Group) settled(r GroupRange, point uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.index.upTo(r.Last) {
+		if s.segment == 0 {
+			return false
+		}
+	}
+	return g.durable.Load() >= point
 }
 
 // place records where entries were written. Those overridden since have another term (or the same content).

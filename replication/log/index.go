@@ -54,6 +54,15 @@ func (x *index) at(i uint64) (slot, error) {
 	return x.slots[i-x.base], nil
 }
 
+// upTo answers the slots that are kept of the entries up to last.
+func (x *index) upTo(last uint64) []slot {
+	end := min(last, x.last()) + 1
+	if end <= x.base {
+		return nil
+	}
+	return x.slots[:end-x.base]
+}
+
 func (x *index) term(i uint64) (uint64, error) {
 	if i < x.truncated.index {
 		return 0, raft.ErrCompacted

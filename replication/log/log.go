@@ -155,6 +155,9 @@ func (l *Log) Pin(group, index uint64) (release func()) { return l.Group(group).
 // Stats answers the counters.
 func (l *Log) Stats() Stats {
 	s := Stats{Bytes: l.stats.bytes.Load(), Writes: l.stats.writes.Load(), Syncs: l.stats.syncs.Load(), TailBytes: l.stats.tail.Load()}
+	l.sparesMu.Lock()
+	s.SpareBytes = int64(len(l.spares)) * l.o.SegmentBytes
+	l.sparesMu.Unlock()
 	l.segmentsMu.RLock()
 	defer l.segmentsMu.RUnlock()
 	s.Segments = len(l.segments)

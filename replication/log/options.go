@@ -20,11 +20,11 @@ type Options struct {
 	// are always in memory.
 	TailBytes int64
 
-	// Fatal is called once when a write or an fsync failed: nothing further is acknowledged, and the process must end.
-	// Required.
+	// Fatal is called once when a write or an fsync failed: nothing further is acknowledged, and the process must end. It
+	// may run on the writer's goroutine, so it must not call Close. Required.
 	Fatal func(error)
-	// Full is told, from the writer's goroutine, that the disk is full (err wraps ErrFull) and, with nil, that there is
-	// room again. While it is full appends wait, unacknowledged; truncations are still written. May be nil.
+	// Full is told, from a goroutine of the log's, that the disk is full (err wraps ErrFull) and, with nil, that there is
+	// room again. While it is full appends wait, unacknowledged; truncations are still written. It must not block. May be nil.
 	Full func(err error)
 	// Synced is told how long each fdatasync took. May be nil.
 	Synced func(seconds float64)
@@ -88,7 +88,8 @@ type Stats struct {
 	Writes       uint64 // positioned writes
 	Syncs        uint64 // fdatasyncs of entries' segments
 	Segments     int
-	SegmentBytes int64 // of all segments, spare ones excluded
+	SegmentBytes int64 // of all segments' files, allocated space included, spare files excluded
+	SpareBytes   int64 // of the spare files
 	TailBytes    int64 // held by the tail cache
 }
 

@@ -63,7 +63,7 @@ func (l *Log) recover() (*writer, error) {
 			return nil, err
 		}
 	}
-	return w, l.settle()
+	return w, l.settleGroups()
 }
 
 // follow has the writer go on after the newest segment: in it, if the log was closed, else in a new one, since what lies behind the cut may
@@ -226,7 +226,7 @@ func (l *Log) replay(seg *segment, r record) {
 }
 
 // replayState takes a group's state in a segment's header: what was written before it. Entries in segments since dropped are missing here;
-// they must prove to be truncated, which settle checks.
+// they must prove to be truncated, which settleGroups checks.
 func (g *Group) replayState(s groupState) {
 	if s.term != 0 || s.vote != 0 || s.commit != 0 {
 		g.hard = makeHardState(s.term, s.vote, s.commit)
@@ -238,8 +238,8 @@ func (g *Group) replayState(s groupState) {
 	}
 }
 
-// settle checks and completes the groups once everything is replayed.
-func (l *Log) settle() error {
+// settleGroups checks and completes the groups once everything is replayed.
+func (l *Log) settleGroups() error {
 	for _, g := range l.allGroups() {
 		x := &g.index
 		if x.base > x.truncated.index+1 {

@@ -210,17 +210,14 @@ func (l *Log) Drop(id uint64) error {
 	if s == nil {
 		return fmt.Errorf("log: there is no segment %d", id)
 	}
-	if err := l.unneeded(s, (*Group).kept); err != nil {
-		return err
+	l.segmentsMu.RLock()
+	info := s.info()
+	l.segmentsMu.RUnlock()
+	if !info.Sealed {
+		return fmt.Errorf("log: segment %d is being written: %w", s.id, ErrNeeded)
 	}
-	durable := func(g *Group) uint64 { return g.durable.Load() + 1 }
-	if l.unneeded(s, durable) != nil {
-		if err := l.flush(); err != nil {
-			return err
-		}
-		if err := l.unneeded(s, durable); err != nil {
-			return err
-		}
+	if err := l.settle(info); err != nil {
+		return err
 	}
 	err := l.remove(s)
 	if err != nil {
@@ -229,18 +226,26 @@ func (l *Log) Drop(id uint64) error {
 	return err
 }
 
-// unneeded is nil if s is sealed and holds no entry from the index on that first answers for its group.
-func (l *Log) unneeded(s *segment, first func(*Group) uint64) error {
-	l.segmentsMu.RLock()
-	info := s.info()
-	l.segmentsMu.RUnlock()
-	if !info.Sealed {
-		return fmt.Errorf("log: segment %d is being written: %w", s.id, ErrNeeded)
+// settle is nil once no group needs an entry of a segment, and the truncations and overrides that say so are on disk.
+func (l *Log) settle(s SegmentInfo) error {
+	points, durable := make([]uint64, len(s.Groups)), true
+	for i, r := range s.Groups {
+		g := l.Group(r.Group)
+		var needed bool
+		if points[i], needed = g.needs(r, s.ID); needed {
+			return fmt.Errorf("log: segment %d holds entries that group %d keeps: %w", s.ID, r.Group, ErrNeeded)
+		}
+		durable = durable && g.durable.Load() >= r.Last
 	}
-	for _, r := range info.Groups {
-		if n := first(l.Group(r.Group)); r.Last >= n {
-			return fmt.Errorf("log: segment %d holds entries up to %d of group %d, which keeps those from %d on: %w",
-				s.id, r.Last, r.Group, n, ErrNeeded)
+	if durable {
+		return nil
+	}
+	if err := l.flush(); err != nil {
+		return err
+	}
+	for i, r := range s.Groups {
+		if !l.Group(r.Group).settled(r, points[i]) { // a full disk: not everything queued was written
+			return fmt.Errorf("log: segment %d holds entries of group %d whose end is not on disk yet: %w", s.ID, r.Group, ErrNeeded)
 		}
 	}
 	return nil

@@ -372,3 +372,23 @@ func TestCleanRestartsGoOnInTheSameSegmentCutOnesDoNot(t *testing.T) {
 	l = reopen(t, l)
 	wantLog(t, l.Group(1), 1, 12, always(1), 100)
 }
+
+func TestOverriddenEntriesDoNotHoldTheirSegment(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	o := testOptions(t, mem)
+	l := mustOpen(t, o)
+	defer mustClose(t, l)
+	g := l.Group(1)
+	appendSync(t, g, Write{Entries: testEntries(1, 1, 50, 1, 1000)})
+	appendSync(t, l.Group(2), Write{Entries: testEntries(2, 1, 60, 1, 1000)})
+	g.Append(Write{Entries: testEntries(1, 31, 32, 2, 1000)}, nil) // not synced by itself; the group is idle after it
+	g.TruncateTo(30, 1)
+	l.Group(2).TruncateTo(60, 1)
+	if err := l.Drop(1); err != nil {
+		t.Fatal(err)
+	}
+	o.FS = mem.CrashClone(vfs.CrashCloneCfg{})
+	l2 := mustOpen(t, o)
+	defer mustClose(t, l2)
+	wantLog(t, l2.Group(1), 31, 32, always(2), 1000)
+}

@@ -34,7 +34,9 @@ type network struct {
 	links map[[3]uint64]*link
 	order []*link // in the order of their making, for determinism
 	step  int
-	slow  int // the most steps that a frame takes
+	rush  bool // links come up at once
+	torn  int  // the next streams of snapshots that fail
+	slow  int  // the most steps that a frame takes
 	sim   *Sim
 }
 
@@ -70,13 +72,18 @@ func (w wire) Send(to uint64, f transport.Frame) bool {
 	if n := len(l.queue); n > 0 {
 		due = max(due, l.queue[n-1].due)
 	}
-	f.Payload = bytes.Clone(f.Payload)
+	f.Payload = slices.Concat(append([][]byte{f.Payload}, f.Rest...)...)
+	f.Rest = nil
 	l.queue = append(l.queue, parcel{f, due})
 	return true
 }
 
 // Stream hands a snapshot over at once, or fails.
 func (w wire) Stream(_ context.Context, to, group uint64, header []byte, body io.WriterTo) error {
+	if w.torn > 0 {
+		w.torn--
+		return errCut
+	}
 	target := w.sim.nodes[to]
 	if l := w.link(w.self, to, false); l.blocked || target == nil || target.node == nil || w.rng.IntN(4) == 0 {
 		return errCut
@@ -108,7 +115,7 @@ func (n *network) advance() {
 			continue
 		}
 		if !l.up {
-			if n.rng.IntN(8) != 0 {
+			if n.rng.IntN(8) != 0 && !n.rush {
 				continue
 			}
 			l.up = true

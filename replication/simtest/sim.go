@@ -135,6 +135,19 @@ func (n *simNode) crash() {
 	n.node, n.open, n.stale = nil, nil, nil
 	n.disk.Crash(n.sim.rng.IntN(n.disk.Unsynced() + 1))
 	n.machine.Crash()
+	for _, l := range n.sim.net.order {
+		if l.from == n.id && l.up && l.urgent {
+			n.sim.hangUp(l)
+		}
+	}
+}
+
+// hangUp lets the receiver of a link see that it ends.
+func (s *Sim) hangUp(l *link) {
+	l.cut()
+	if to := s.nodes[l.to]; to != nil && to.node != nil {
+		to.node.HungUp(l.from)
+	}
 }
 
 func (n *simNode) submit() {
@@ -244,7 +257,7 @@ func (s *Sim) trouble() {
 		}
 	case 4, 5:
 		l := s.net.order[s.rng.IntN(len(s.net.order))]
-		l.cut()
+		s.hangUp(l)
 		s.Cuts++
 	case 6:
 		s.partition(n.id)

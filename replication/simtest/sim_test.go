@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"flag"
+	"slices"
 	"testing"
 	"testing/cryptotest"
 
@@ -104,6 +105,69 @@ func TestBatchesThatRaftDropsMoveNoExpectation(t *testing.T) {
 	}
 	if s.err != nil {
 		t.Error(s.err)
+	}
+}
+
+func TestLeaderThatHangsUpIsNotWaitedFor(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 1)
+	s := New(1, 3)
+	s.settle(300)
+	old := s.leader()
+	if s.err != nil || old == nil {
+		t.Fatal(s.err)
+	}
+	old.crash()
+	s.ids = slices.DeleteFunc(s.ids, func(id uint64) bool { return id == old.id })
+	for range 12 { // an election time-out is 15 ticks
+		s.tick(0)
+	}
+	if s.leader() == nil {
+		t.Errorf("no leader: %s", s.describe())
+	}
+}
+
+func TestSnapshotThatFailsOnItsWayIsReportedAndSentAgain(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 1)
+	s := New(1, 3)
+	s.settle(300)
+	leader := s.leader()
+	if s.err != nil || leader == nil {
+		t.Fatal(s.err)
+	}
+	down := s.nodes[leader.id%3+1]
+	down.crash()
+	for range 60 {
+		for range 20 {
+			leader.submit()
+		}
+		s.tick(0)
+		leader.machine.Checkpoint(func(error) {})
+		leader.node.Truncate(0)
+	}
+	last, _ := down.disk.LastIndex()
+	if first, _ := leader.disk.FirstIndex(); first <= last+1 {
+		t.Fatalf("the leader's log begins at %d, the follower's ends at %d: no snapshot is needed", first, last)
+	}
+	s.net.torn = 3
+	down.start()
+	s.settle(600) // a failure that is not reported leaves the follower waiting for ever
+	if s.err == nil {
+		s.err = s.check()
+	}
+	if s.err != nil || s.net.torn != 0 || down.machine.Installed != 1 {
+		t.Errorf("%v; %d failures left, %d installed", s.err, s.net.torn, down.machine.Installed)
+	}
+}
+
+func TestNodesThatMeetElectALeaderAtOnce(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 1)
+	s := New(1, 3)
+	s.net.rush = true
+	for range 12 {
+		s.tick(0)
+	}
+	if s.leader() == nil {
+		t.Errorf("no leader: %s", s.describe())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -48,8 +49,11 @@ func (t *Transport) incoming(conn net.Conn) {
 			err = t.takeFrames(conn, h.From, fr)
 		}
 	}
-	if errors.Is(err, io.EOF) {
+	if hungUp(err) && fr != nil {
 		t.opts.Logger.Debug("a peer has hung up", "peer", h.From)
+		if h.role == roleUrgent && t.opts.HungUp != nil && t.ctx.Err() == nil {
+			t.opts.HungUp(h.From)
+		}
 		return
 	}
 	if err != nil && t.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
@@ -57,10 +61,11 @@ func (t *Transport) incoming(conn net.Conn) {
 	}
 }
 
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+}
+
 func (t *Transport) takeFrames(conn net.Conn, from uint64, fr *frameReader) error {
-	if err := writeFrame(conn, Frame{Kind: kindWelcome}); err != nil {
-		return err
-	}
 	if err := conn.SetWriteDeadline(time.Time{}); err != nil {
 		return err
 	}

@@ -14,27 +14,40 @@ type Kind uint8
 
 // The kinds of frame. Those below 16 are the transport's own.
 const (
-	kindHello Kind = iota + 1
-	kindWelcome
+	kindHello   Kind = iota + 1
+	kindRefusal      // of a hello or of a snapshot: the reason
+	kindTaken        // a snapshot is on disk
 	kindPing
 	kindPong
 	kindStream // begins a snapshot: its header
 	kindChunk
 	kindEnd
 
-	Raft     Kind = iota + 16 - 7 // a raft message
+	Raft     Kind = iota + 16 - 8 // a raft message
+	Append                        // a raft message with entries, their data behind
 	Batch                         // a node's commands for a group's leader
 	Expect                        // a leader's word which batch it takes next
 	Request                       // a change asked of a group's leader
 	Response                      // its answer
 )
 
-// Frame is one unit between nodes. Payload belongs to the transport from Send on.
+// Frame is one unit between nodes. Payload belongs to the transport from Send on. The receiver gets Rest as the end of
+// Payload.
 type Frame struct {
 	Kind    Kind
 	Group   uint64
 	Urgent  bool // goes past bulk data, on the other connection
 	Payload []byte
+	Rest    [][]byte // sent behind Payload without being copied; nobody may change it
+}
+
+// size is the length of the payload and its rest.
+func (f *Frame) size() int {
+	n := len(f.Payload)
+	for _, r := range f.Rest {
+		n += len(r)
+	}
+	return n
 }
 
 const (
@@ -59,10 +72,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // appendPrefix writes what goes before f's payload.
 func appendPrefix(dst []byte, f *Frame) []byte {
 	at := len(dst)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(coveredHead+len(f.Payload)))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(coveredHead+f.size()))
 	dst = append(dst, 0, 0, 0, 0, byte(f.Kind))
 	dst = binary.BigEndian.AppendUint64(dst, f.Group)
 	crc := crc32.Update(crc32.Checksum(dst[at+8:], castagnoli), castagnoli, f.Payload)
+	for _, r := range f.Rest {
+		crc = crc32.Update(crc, castagnoli, r)
+	}
 	binary.BigEndian.PutUint32(dst[at+4:], crc)
 	return dst
 }

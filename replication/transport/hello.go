@@ -91,16 +91,15 @@ func (t *Transport) judge(h *Hello) error {
 	return nil
 }
 
-// greet opens an outgoing connection: our hello, then the peer's welcome or refusal.
+// greet opens an outgoing connection: our hello, then the peer's or its refusal.
 func (t *Transport) greet(conn net.Conn, to uint64, r role) (*frameReader, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, err
 	}
-	h := Hello{Cluster: t.opts.ClusterID(), From: t.opts.Self, To: to, Address: t.opts.Advertise, Fresh: t.opts.Fresh(), role: r}
 	if _, err := io.WriteString(conn, magic); err != nil {
 		return nil, err
 	}
-	if err := writeFrame(conn, Frame{Kind: kindHello, Payload: h.encode()}); err != nil {
+	if err := writeFrame(conn, Frame{Kind: kindHello, Payload: t.hello(to, r)}); err != nil {
 		return nil, err
 	}
 	fr := newFrameReader(conn)
@@ -109,13 +108,29 @@ func (t *Transport) greet(conn net.Conn, to uint64, r role) (*frameReader, error
 	if err != nil {
 		return nil, fmt.Errorf("no welcome: %w", err)
 	}
-	if f.Kind != kindWelcome {
-		return nil, fmt.Errorf("no welcome: %w", errUnexpected)
-	}
-	if len(f.Payload) > 0 {
+	switch f.Kind {
+	case kindHello: // its welcome: the peer is judged as it has judged us
+		peer, err := decodeHello(f.Payload)
+		if err == nil && peer.From != to {
+			err = fmt.Errorf("%w: the peer is node %d, not node %d", ErrRefused, peer.From, to)
+		}
+		if err == nil {
+			err = t.judge(&peer)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return fr, conn.SetDeadline(time.Time{})
+	case kindRefusal:
 		return nil, fmt.Errorf("the peer says: %s", f.Payload)
 	}
-	return fr, conn.SetDeadline(time.Time{})
+	return nil, fmt.Errorf("no welcome: %w", errUnexpected)
+}
+
+// hello is this node's.
+func (t *Transport) hello(to uint64, r role) []byte {
+	h := Hello{Cluster: t.opts.ClusterID(), From: t.opts.Self, To: to, Address: t.opts.Advertise, Fresh: t.opts.Fresh(), role: r}
+	return h.encode()
 }
 
 // receive opens an incoming connection.
@@ -144,9 +159,9 @@ func (t *Transport) receive(conn net.Conn) (Hello, *frameReader, error) {
 		err = t.judge(&h)
 	}
 	if err != nil {
-		_ = writeFrame(conn, Frame{Kind: kindWelcome, Payload: []byte(err.Error())})
+		_ = writeFrame(conn, Frame{Kind: kindRefusal, Payload: []byte(err.Error())})
 		return h, nil, err
 	}
 	fr.most = frameBytesMost
-	return h, fr, nil
+	return h, fr, writeFrame(conn, Frame{Kind: kindHello, Payload: t.hello(h.From, h.role)})
 }

@@ -71,13 +71,14 @@ func newPipe(t *Transport, to uint64, r role, most int) *pipe {
 }
 
 func (p *pipe) put(f Frame) bool {
+	size := f.size()
 	p.mu.Lock()
-	if !p.up || p.bytes+len(f.Payload) > p.most {
+	if !p.up || p.bytes+size > p.most {
 		p.mu.Unlock()
 		return false
 	}
 	p.queue = append(p.queue, f)
-	p.bytes += len(f.Payload) + prefixBytes
+	p.bytes += size + prefixBytes
 	p.mu.Unlock()
 	select {
 	case p.wake <- struct{}{}:
@@ -227,10 +228,17 @@ func (w *writer) write(conn net.Conn, frames []Frame) error {
 		b = appendPrefix(b, f)
 		if len(f.Payload) <= smallBytes {
 			b = append(b, f.Payload...)
-			continue
+		} else {
+			pieces = append(pieces, b[from:], f.Payload)
+			from = len(b)
 		}
-		pieces = append(pieces, b[from:], f.Payload)
-		from = len(b)
+		for _, r := range f.Rest {
+			if from < len(b) {
+				pieces = append(pieces, b[from:])
+				from = len(b)
+			}
+			pieces = append(pieces, r)
+		}
 	}
 	if from < len(b) {
 		pieces = append(pieces, b[from:])

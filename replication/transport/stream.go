@@ -44,7 +44,7 @@ func (t *Transport) Stream(ctx context.Context, to, group uint64, header []byte,
 	if err != nil {
 		return fmt.Errorf("a snapshot's answer: %w", err)
 	}
-	if f.Kind != kindWelcome || len(f.Payload) > 0 {
+	if f.Kind != kindTaken {
 		return fmt.Errorf("the receiver of a snapshot says: %s", f.Payload)
 	}
 	return nil
@@ -90,7 +90,7 @@ func (w *chunkWriter) frame(k Kind, payload []byte) error {
 
 // takeStream receives a snapshot and answers how it went.
 func (t *Transport) takeStream(conn net.Conn, from uint64, fr *frameReader) error {
-	if err := errors.Join(conn.SetDeadline(time.Time{}), writeFrame(conn, Frame{Kind: kindWelcome})); err != nil {
+	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
 	fr.most = chunkBytes + helloBytes
@@ -106,10 +106,10 @@ func (t *Transport) takeStream(conn net.Conn, from uint64, fr *frameReader) erro
 	if err = t.opts.Snapshot(t.ctx, from, f.Group, header, r); err == nil {
 		_, err = io.Copy(io.Discard, r) // to the end: a stream without one is cut off
 	}
-	answer := Frame{Kind: kindWelcome}
+	answer := Frame{Kind: kindTaken}
 	if err != nil {
-		answer.Payload = []byte(err.Error())
-		answer.Payload = answer.Payload[:min(len(answer.Payload), helloBytes)]
+		text := []byte(err.Error())
+		answer = Frame{Kind: kindRefusal, Payload: text[:min(len(text), helloBytes)]}
 	}
 	if e := conn.SetWriteDeadline(time.Now().Add(stallMost)); e != nil {
 		return e

@@ -27,6 +27,8 @@ type Options struct {
 	Receive func(from uint64, f Frame) error
 	// Connected is told of each new bulk connection to a peer.
 	Connected func(peer uint64)
+	// HungUp is told when a peer has ended its urgent connection to this node, as a process that dies does; may be nil.
+	HungUp func(peer uint64)
 	// Snapshot receives a snapshot; nil means that it is on disk.
 	Snapshot func(ctx context.Context, from, group uint64, header []byte, r io.Reader) error
 	// PeerAddr overrides a peer's address where it answers one; may be nil.

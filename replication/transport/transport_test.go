@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +137,21 @@ func TestFramesArriveWholeAndInOrder(t *testing.T) {
 	}
 }
 
+func TestRestOfAFrameArrivesBehindItsPayload(t *testing.T) {
+	a, b := pair(t, nil)
+	big := bytes.Repeat([]byte("r"), 3*smallBytes)
+	want := [][]byte{[]byte("head-one-two"), slices.Concat(big, big, []byte("x")), []byte("tail")}
+	a.send(t, Frame{Kind: Append, Payload: []byte("head-"), Rest: [][]byte{[]byte("one-"), []byte("two")}})
+	a.send(t, Frame{Kind: Append, Payload: big, Rest: [][]byte{big, []byte("x")}})
+	a.send(t, Frame{Kind: Batch, Payload: []byte("tail")})
+	eventually(t, "all there", func() bool { return len(b.frames()) == 3 })
+	for i, f := range b.frames() {
+		if !bytes.Equal(f.Payload, want[i]) {
+			t.Errorf("frame %d has %d bytes, want %d", i, len(f.Payload), len(want[i]))
+		}
+	}
+}
+
 func TestUrgentFramesPassBulkThatIsStuck(t *testing.T) {
 	release := make(chan struct{})
 	a, b := pair(t, func(_, b *end) {
@@ -198,6 +214,22 @@ func TestHelloRefusalsAreLoggedOnBothSides(t *testing.T) {
 	}
 }
 
+func TestDialerJudgesWhomItHasReached(t *testing.T) {
+	a, _ := pair(t, func(a, b *end) {
+		a.opts.Admit = func(h Hello) error {
+			if h.From != 2 || !h.Fresh {
+				return nil
+			}
+			return errors.New("node 2 has lost its data")
+		}
+		b.opts.Fresh = func() bool { return true }
+	})
+	eventually(t, "the refusal is logged", func() bool { return strings.Contains(a.logged(), "lost its data") })
+	if a.Send(2, Frame{Kind: Raft}) {
+		t.Error("connected all the same")
+	}
+}
+
 func TestFormingNodeTakesAnyClustersWord(t *testing.T) {
 	a, b := pair(t, func(a, _ *end) { a.opts.ClusterID = func() string { return "" } })
 	a.send(t, Frame{Kind: Raft})
@@ -216,8 +248,8 @@ func raw(t *testing.T, e *end) net.Conn {
 	h := Hello{Cluster: "c1", From: 1, To: 2}
 	_, _ = io.WriteString(conn, magic)
 	_ = writeFrame(conn, Frame{Kind: kindHello, Payload: h.encode()})
-	f, err := newFrameReader(io.LimitReader(conn, prefixBytes)).next()
-	if err != nil || f.Kind != kindWelcome {
+	f, err := newFrameReader(conn).next()
+	if err != nil || f.Kind != kindHello {
 		t.Fatalf("no welcome: %v", err)
 	}
 	return conn

@@ -21,6 +21,7 @@ type fake struct {
 	groups []api.Group
 	member []api.Member
 	ready  error
+	full   string   // why it is read-only
 	verb   error    // what the verbs answer
 	calls  []string // verbs called
 }
@@ -42,8 +43,10 @@ func (f *fake) Bindings(string) []api.Binding {
 }
 func (f *fake) Consumers(string) []api.Consumer { return []api.Consumer{} }
 func (f *fake) Name() string                    { return NodeName(1) }
-func (f *fake) Cluster() api.Cluster            { return api.Cluster{ID: "c", Node: 1, Members: f.member} }
-func (f *fake) Groups() []api.Group             { return f.groups }
+func (f *fake) Cluster() api.Cluster {
+	return api.Cluster{ID: "c", Node: 1, Members: f.member, ReadOnly: f.full}
+}
+func (f *fake) Groups() []api.Group { return f.groups }
 func (f *fake) Listeners() []api.Listener {
 	return []api.Listener{{Protocol: "amqp", Port: 5672}}
 }
@@ -271,6 +274,7 @@ func TestHealthChecks(t *testing.T) {
 		want       int
 	}{
 		{"all groups led", "/api/health/checks/alarms", fake{groups: good}, 200},
+		{"a full disk", "/api/health/checks/local-alarms", fake{groups: good, full: "disk is full"}, 503},
 		{"no leader", "/api/health/checks/virtual-hosts", fake{groups: []api.Group{{Group: 1}}}, 503},
 		{"stopped", "/api/health/checks/local-alarms", fake{groups: []api.Group{{Leader: 1, Error: "damage"}}}, 503},
 		{"ready", "/api/health/checks/ready-to-serve-clients", fake{}, 200},

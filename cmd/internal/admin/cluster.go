@@ -137,6 +137,15 @@ func health(w http.ResponseWriter, reason string) {
 	answer(w, http.StatusServiceUnavailable, api.Health{Status: "failed", Reason: reason})
 }
 
+// checkAlarms fails if the disk is full, or as checkGroups does.
+func (h *Handler) checkAlarms(w http.ResponseWriter, r *http.Request) {
+	if why := h.o.Cluster.Cluster().ReadOnly; why != "" {
+		health(w, why)
+		return
+	}
+	h.checkGroups(w, r)
+}
+
 // checkGroups fails if a group has stopped or has no leader.
 func (h *Handler) checkGroups(w http.ResponseWriter, _ *http.Request) {
 	for _, g := range h.o.Cluster.Groups() {

@@ -84,7 +84,7 @@ func Flags(f *pflag.FlagSet) {
 	f.String("peer-tls-cert", d.PeerTLSCert, "certificate between nodes (PEM; read again when it changes)")
 	f.String("peer-tls-key", d.PeerTLSKey, "key of --peer-tls-cert (PEM)")
 	f.String("peer-tls-ca", d.PeerTLSCA, "authority by which nodes check each other (PEM)")
-	f.String("default-user", d.DefaultUser, "user made at the first start; guest may connect from loopback only")
+	f.String("default-user", d.DefaultUser, "the user that clients log in as, an administrator; guest may connect from loopback only")
 	f.String("default-pass", d.DefaultPass, "password of --default-user")
 	f.Int64("max-message-bytes", d.MaxMessageBytes, "largest message body taken, in bytes (at most 134217728)")
 	f.Float64("drain-seconds", d.DrainSeconds, "how long a node that was told to stop may take to hand over")

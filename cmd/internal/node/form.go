@@ -22,7 +22,7 @@ const (
 func (n *Node) form(ctx context.Context) {
 	tick := time.NewTicker(formInterval)
 	defer tick.Stop()
-	var proposed time.Time
+	var proposed proposal
 	for {
 		if err := n.learn(); err != nil {
 			n.o.Fatal(err)
@@ -33,8 +33,8 @@ func (n *Node) form(ctx context.Context) {
 			n.readyOnce.Do(func() { close(n.ready) })
 			return
 		}
-		if !n.formed.Load() && time.Since(proposed) > proposalPause && n.propose() {
-			proposed = time.Now()
+		if !n.formed.Load() {
+			n.propose(&proposed)
 		}
 		select {
 		case <-ctx.Done():
@@ -63,22 +63,28 @@ func (n *Node) learn() error {
 	return nil
 }
 
-// propose proposes the first thing that is missing; false if another node has to. Both commands do nothing when they
-// come twice.
-func (n *Node) propose() bool {
+// proposal is the newest proposal of something that the cluster lacks.
+type proposal struct {
+	kind entry.Kind
+	at   time.Time
+}
+
+// propose proposes the first thing that is missing, if this node leads the group that has to have it. Both commands do
+// nothing when they come twice.
+func (n *Node) propose(last *proposal) {
 	group, cmd := uint64(systemGroup), entry.Command(&entry.ClusterInit{ID: uuid.NewString()})
 	if n.presentID() != "" {
 		group, cmd = firstVhostGroup, &entry.VhostCreate{ID: uuid.NewString(), Name: firstVhost}
 	}
 	g := n.raft.Group(group)
-	if g.Status().Leader != n.cfg.NodeID {
-		return false
+	if g.Status().Leader != n.cfg.NodeID || cmd.Kind() == last.kind && time.Since(last.at) < proposalPause {
+		return
 	}
 	if err := g.Control(entry.Append(nil, cmd)); err != nil {
 		n.log.Debug("proposal refused", "group", group, "error", err)
-		return false
+		return
 	}
-	return true
+	*last = proposal{cmd.Kind(), time.Now()}
 }
 
 // presentID is the cluster's id as the system group's state has it.

@@ -90,6 +90,15 @@ func (h *handle) Submit(commands []byte, n int) error {
 	return g.Submit(commands, n)
 }
 
+// SubmitLater implements session.Submitter.
+func (h *handle) SubmitLater(commands []byte, n int) error {
+	g := h.group.Load()
+	if g == nil {
+		return errStarting
+	}
+	return g.SubmitLater(commands, n)
+}
+
 func (h *handle) readEntry(index uint64, offset, size int) ([]byte, error) {
 	g := h.group.Load()
 	if g == nil {
@@ -163,7 +172,7 @@ func (n *Node) start(ctx context.Context) error {
 	work, stop := context.WithCancel(context.Background())
 	n.stop = stop
 	if err := n.serveAdmin(); err != nil {
-		return err
+		return errors.Join(err, n.raft.Stop(ctx))
 	}
 	n.background.Go(func() { n.form(work) })
 	return nil

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/understudy-mq/understudy/cmd/internal/certs/certstest"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 )
 
@@ -385,4 +387,43 @@ func TestAStopEndsWithItsTime(t *testing.T) {
 	if err := n.Stop(over); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("stop: %v", err)
 	}
+	eventually(t, "the folder is given back", func() bool { // what was not done in time is done all the same
+		f, err := OpenFolder(n.cfg.Data)
+		return err == nil && f.Close() == nil
+	})
+}
+
+func TestClientsAndNodesSpeakTLS(t *testing.T) {
+	authority := certstest.New(t)
+	files, _ := authority.Issue("node")
+	both := []config.Config{settings(t, 1), settings(t, 2)}
+	var nodes []*Node
+	for _, c := range both {
+		c.Cluster = fmt.Sprintf("1=%s,2=%s", both[0].Peer, both[1].Peer)
+		c.AMQPS, c.TLSCert, c.TLSKey = "127.0.0.1:0", files.Cert, files.Key
+		c.PeerTLSCert, c.PeerTLSKey, c.PeerTLSCA = files.Cert, files.Key, files.CA
+		nodes = append(nodes, start(t, c))
+	}
+	ready(t, nodes...)
+	client, err := amqp.DialTLS("amqps://guest:guest@"+address(nodes[0], protocolAMQPS)+"/",
+		&tls.Config{RootCAs: authority.Pool(), ServerName: "localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	send(t, client, "q", "secret")
+	if got := nodes[0].Connections(); len(got) != 1 || !got[0].SSL {
+		t.Errorf("connections %+v, want one with TLS", got)
+	}
+	if _, err := tls.Dial("tcp", both[0].Peer, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err == nil {
+		t.Error("a peer with an old TLS was let in")
+	}
+}
+
+func TestUnusableCertificatesStopTheStart(t *testing.T) {
+	c := settings(t, 1)
+	c.AMQPS, c.TLSCert, c.TLSKey = "127.0.0.1:0", "/no/such/cert", "/no/such/key"
+	_, err := Start(context.Background(), options(t, c))
+	wantError(t, err, "/no/such/cert")
+	openFolder(t, c.Data)
 }

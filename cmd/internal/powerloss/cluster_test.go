@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/uuid"
 )
 
 // cluster is one or three nodes in this process.
 type cluster struct {
 	t     testing.TB
+	id    string // its own, lest a node talks to one of another cluster that now has an old address
 	power *power
 	disks map[uint64]*disk
 	nodes map[uint64]*node
@@ -25,7 +27,7 @@ type cluster struct {
 
 // newCluster makes a cluster of size nodes over disks, or new disks where that is nil. Nothing runs yet.
 func newCluster(t testing.TB, size int, disks map[uint64]*vfs.MemFS) *cluster {
-	c := &cluster{t: t, power: &power{}, disks: map[uint64]*disk{}, nodes: map[uint64]*node{}, size: uint64(size),
+	c := &cluster{t: t, id: uuid.NewString(), power: &power{}, disks: map[uint64]*disk{}, nodes: map[uint64]*node{}, size: uint64(size),
 		addresses: map[uint64]string{}}
 	for id := range c.ids() {
 		mem := disks[id]
@@ -61,7 +63,8 @@ func (c *cluster) start() error {
 
 // boot boots a node over its disk.
 func (c *cluster) boot(id uint64) error {
-	s := settings{id: id, fs: c.disks[id].fs()}
+	d := c.disks[id]
+	s := settings{id: id, cluster: c.id, fs: d.fs(), ended: d.freeze}
 	if c.size > 1 {
 		s.addr, s.peers = c.address, map[uint64]string{}
 		for p := range c.ids() {

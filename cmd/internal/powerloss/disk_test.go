@@ -22,7 +22,7 @@ var errDisk = errors.New("input/output error")
 
 // power is what all disks of a cluster hang on: while it is cut, none of them changes.
 type power struct {
-	sync.RWMutex // read-held by changes, for a moment
+	sync.RWMutex // read-held by syncs
 }
 
 // disk is a node's disk in memory.
@@ -43,22 +43,96 @@ func isSync(k errorfs.OpKind) bool {
 
 // fs is the file system that a node sees.
 func (d *disk) fs() vfs.FS {
-	return errorfs.Wrap(d.mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpFileClose {
+	return &fileSystem{d: d, FS: errorfs.Wrap(d.mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if isSync(op.Kind) || op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpFileClose {
 			return nil
 		}
-		if isSync(op.Kind) {
-			d.beforeSync(op.Path)
+		return d.faultOf(op)
+	}))}
+}
+
+// fileSystem sees to it that a sync either ends before a cut or has not begun: what it makes durable is noticed outside.
+type fileSystem struct {
+	vfs.FS
+	d *disk
+}
+
+type file struct {
+	vfs.File
+	d    *disk
+	name string
+}
+
+func (f *fileSystem) wrap(name string) func(vfs.File, error) (vfs.File, error) {
+	return func(in vfs.File, err error) (vfs.File, error) {
+		if err != nil {
+			return nil, err
 		}
-		d.power.RLock()
-		defer d.power.RUnlock()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.fault != nil {
-			return d.fault(op)
+		return &file{in, f.d, name}, nil
+	}
+}
+
+// Create implements vfs.FS, as do the following.
+func (f *fileSystem) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.wrap(name)(f.FS.Create(name, c))
+}
+
+func (f *fileSystem) Open(name string, o ...vfs.OpenOption) (vfs.File, error) {
+	return f.wrap(name)(f.FS.Open(name, o...))
+}
+
+func (f *fileSystem) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
+	return f.wrap(name)(f.FS.OpenReadWrite(name, c, o...))
+}
+
+func (f *fileSystem) OpenDir(name string) (vfs.File, error) { return f.wrap(name)(f.FS.OpenDir(name)) }
+
+func (f *fileSystem) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.wrap(to)(f.FS.ReuseForWrite(from, to, c))
+}
+
+// Sync implements vfs.File, as do the following.
+func (f *file) Sync() error { return f.sync(errorfs.OpFileSync, f.File.Sync) }
+
+func (f *file) SyncData() error { return f.sync(errorfs.OpFileSyncData, f.File.SyncData) }
+
+func (f *file) SyncTo(length int64) (full bool, err error) {
+	err = f.sync(errorfs.OpFileSyncTo, func() (err error) {
+		full, err = f.File.SyncTo(length)
+		return err
+	})
+	return full, err
+}
+
+func (f *file) sync(kind errorfs.OpKind, do func() error) error {
+	f.d.beforeSync(f.name)
+	op := errorfs.Op{Kind: kind, Path: f.name}
+	f.d.power.RLock()
+	if f.d.faulty() {
+		f.d.power.RUnlock() // it may never answer
+		if err := f.d.faultOf(op); err != nil {
+			return err
 		}
+		f.d.power.RLock()
+	}
+	defer f.d.power.RUnlock()
+	return do()
+}
+
+func (d *disk) faulty() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fault != nil
+}
+
+func (d *disk) faultOf(op errorfs.Op) error {
+	d.mu.Lock()
+	f := d.fault
+	d.mu.Unlock()
+	if f == nil {
 		return nil
-	}))
+	}
+	return f(op)
 }
 
 func (d *disk) beforeSync(file string) {
@@ -86,6 +160,23 @@ func (d *disk) breakWith(f func(errorfs.Op) error) {
 
 // die ends a disk: nothing on it changes any more.
 func (d *disk) die() { d.breakWith(func(errorfs.Op) error { return errDisk }) }
+
+// freeze is called when a node's process would be gone. If its disk is broken it answers true, and whatever of the store
+// still tries to write ends there: a store that has called Fatal is not made to be closed, and would try for ever.
+func (d *disk) freeze() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fault == nil {
+		return false
+	}
+	d.fault = func(op errorfs.Op) error {
+		if !ofLog(op.Path) {
+			select {}
+		}
+		return errDisk
+	}
+	return true
+}
 
 // noRoom is a full disk: what takes room fails.
 func noRoom(op errorfs.Op) error {

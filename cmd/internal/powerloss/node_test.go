@@ -37,12 +37,14 @@ var (
 
 // settings are what differs between nodes.
 type settings struct {
-	id     uint64
-	fs     vfs.FS
-	peers  map[uint64]string // nil is a cluster of one
-	listen string
-	addr   func(uint64) string // where a peer listens now; nil is a cluster of one
-	header func([]byte, int64) []byte
+	id      uint64
+	cluster string
+	fs      vfs.FS
+	peers   map[uint64]string // nil is a cluster of one
+	listen  string
+	addr    func(uint64) string // where a peer listens now; nil is a cluster of one
+	header  func([]byte, int64) []byte
+	ended   func() (lost bool) // called before crash stops anything; may be nil
 }
 
 // node is a whole node but for protocols and the command line.
@@ -61,8 +63,8 @@ type node struct {
 	changed    sync.Cond
 	registered map[uint64]bool
 
-	ended sync.Once
-	up    chan struct{} // closed when boot is done with it
+	crashed sync.Once
+	up      chan struct{} // closed when boot is done with it
 }
 
 // handle is a group of replication's that is not there yet when its users are made.
@@ -79,6 +81,9 @@ func (h *handle) Submit(commands []byte, n int) error {
 	}
 	return errStarting
 }
+
+// SubmitLater is Submit: what may be held back need not be.
+func (h *handle) SubmitLater(commands []byte, n int) error { return h.Submit(commands, n) }
 
 func (h *handle) readEntry(index uint64, offset, size int) ([]byte, error) {
 	if g := h.group.Load(); g != nil {
@@ -104,6 +109,7 @@ func boot(s settings) (*node, error) {
 
 // fatal ends the node as the process would end. It must not block.
 func (n *node) fatal(err error) {
+	logger(n.cluster, n.id).Error("the process ends", "error", err)
 	select {
 	case n.failed <- err:
 		go n.crash()
@@ -113,7 +119,7 @@ func (n *node) fatal(err error) {
 
 func (n *node) openStore() error {
 	db, err := store.Open(n.fs, storeDir, store.Options{
-		Fatal: n.fatal, Logger: logger(n.id), CacheBytes: 1 << 20, MemTableBytes: 64 << 10,
+		Fatal: n.fatal, Logger: logger(n.cluster, n.id), CacheBytes: 1 << 20, MemTableBytes: 64 << 10,
 		Metrics: store.Metrics{
 			Checkpoint: func(uint64, int, float64) { n.checkpoints.Add(1) },
 			Evacuated:  func(_ uint64, contents int, _ int64) { n.evacuated.Add(int64(contents)) },
@@ -146,8 +152,8 @@ func (n *node) startRaft() error {
 	}
 	o := replication.Options{
 		NodeID: n.id, Dir: logDir, FS: n.fs, Listen: n.listen, Peers: n.peers, PeerAddr: n.addr,
-		Groups: groups, Machines: machines, Codec: codec(), Fatal: n.fatal, Logger: logger(n.id),
-		ClusterID: func() string { return "the cluster under test" },
+		Groups: groups, Machines: machines, Codec: codec(), Fatal: n.fatal, Logger: logger(n.cluster, n.id),
+		ClusterID: func() string { return n.cluster },
 		Observer: replication.Observer{
 			Registered: func(group, incarnation uint64) {
 				n.broker.Registered(group, incarnation)
@@ -159,7 +165,7 @@ func (n *node) startRaft() error {
 			},
 		},
 		// Small, so that segments are sealed, emptied and dropped, and checkpoints made, all the time.
-		TickInterval: 10 * time.Millisecond, SegmentBytes: 64 << 10, LogBytesMax: 128 << 10,
+		TickInterval: 5 * time.Millisecond, ElectionTicks: 40, SegmentBytes: 64 << 10, LogBytesMax: 128 << 10,
 		CheckpointBytes: 32 << 10, FollowerLagBytes: 192 << 10,
 	}
 	if n.peers == nil {
@@ -193,11 +199,11 @@ func codec() replication.Codec {
 }
 
 // logger is quiet unless the environment asks.
-func logger(id uint64) *slog.Logger {
+func logger(cluster string, id uint64) *slog.Logger {
 	if os.Getenv("POWERLOSS_LOG") == "" {
 		return slog.New(slog.DiscardHandler)
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", id)
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("cluster", cluster[:4], "node", id)
 }
 
 func (n *node) setRegistered(group uint64, is bool) {
@@ -256,7 +262,7 @@ func (n *node) hasVhost(name string) (has bool) {
 // crash ends the node's goroutines with no more ado than a power cut makes: its disk is to have been cloned before, and
 // whatever it still writes is lost. Its clients lose their sessions.
 func (n *node) crash() {
-	n.ended.Do(func() {
+	n.crashed.Do(func() {
 		if <-n.up; n.raft == nil {
 			return // boot has failed, and has tidied up
 		}
@@ -265,19 +271,12 @@ func (n *node) crash() {
 		for _, id := range groups {
 			n.broker.Unregistered(id, "the process has ended")
 		}
+		lost := n.ended != nil && n.ended()
 		_ = n.raft.Stop(now)
-		_ = n.db.Close()
+		if !lost {
+			_ = n.db.Close()
+		}
 	})
-}
-
-// stop ends the node in good order.
-func (n *node) stop(t testing.TB) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := errors.Join(n.raft.Stop(ctx), n.db.Close()); err != nil {
-		t.Errorf("stopping node %d: %v", n.id, err)
-	}
 }
 
 // waitFor polls for what happens in its own time.

@@ -2,7 +2,7 @@
 //
 // Guarantees: it exits with 0 only if every test ran and passed.
 //
-// Not guaranteed: live output; a package's output is printed when the package has failed.
+// Not guaranteed: live output; a test's output is printed when it has failed.
 //
 // Concurrency: one run per process.
 package main

@@ -38,11 +38,12 @@ type event struct {
 	Output     string
 }
 
-// report prints each package's result, the output of those that failed, and the tests that were skipped. It answers
+// report prints each package's result, the output of the tests that failed, and the tests that were skipped. It answers
 // whether every test ran and passed.
 func report(events io.Reader, out io.Writer) bool {
-	output := map[string]*strings.Builder{}
-	var skipped, failed []string
+	output := map[string]*strings.Builder{} // by package and test
+	var skipped []string
+	failed := 0
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -52,30 +53,42 @@ func report(events io.Reader, out io.Writer) bool {
 			continue
 		}
 		name := e.Package + e.ImportPath
-		if output[name] == nil {
-			output[name] = &strings.Builder{}
-		}
+		key := name + " " + e.Test
 		switch {
 		case e.Output != "":
-			output[name].WriteString(e.Output)
+			if output[key] == nil {
+				output[key] = &strings.Builder{}
+			}
+			output[key].WriteString(e.Output)
+			continue
 		case e.Action == "skip" && e.Test != "":
-			skipped = append(skipped, name+" "+e.Test)
-		case e.Action == "fail" && e.Test == "" || e.Action == "build-fail":
-			failed = append(failed, name)
-			fmt.Fprint(out, output[name].String())
+			skipped = append(skipped, key)
+		case e.Action == "fail" || e.Action == "build-fail":
+			if e.Test == "" { // with what tests said that a panic or time-out cut off
+				failed++
+				key = name + " "
+			}
+			for k, o := range output {
+				if k == key || e.Test == "" && strings.HasPrefix(k, key) {
+					fmt.Fprint(out, o)
+					delete(output, k)
+				}
+			}
 		case e.Action == "pass" && e.Test == "":
 			fmt.Fprintf(out, "ok    %s  %.1fs\n", name, e.Elapsed)
+		default:
+			if e.Action != "pass" {
+				continue
+			}
 		}
-		if e.Test == "" && (e.Action == "pass" || e.Action == "fail") {
-			delete(output, name)
-		}
+		delete(output, key)
 	}
 	slices.Sort(skipped)
 	for _, s := range skipped {
 		fmt.Fprintln(out, "SKIPPED", s)
 	}
-	if len(skipped)+len(failed) > 0 {
-		fmt.Fprintf(out, "%d packages failed, %d tests were skipped\n", len(failed), len(skipped))
+	if len(skipped)+failed > 0 {
+		fmt.Fprintf(out, "%d packages failed, %d tests were skipped\n", failed, len(skipped))
 	}
-	return len(skipped)+len(failed) == 0 && lines.Err() == nil
+	return len(skipped)+failed == 0 && lines.Err() == nil
 }

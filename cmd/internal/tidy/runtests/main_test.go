@@ -26,11 +26,24 @@ func TestReport(t *testing.T) {
 func TestReportShowsTheOutputOfWhatFailed(t *testing.T) {
 	events := `{"Action":"output","Package":"good","Output":"quiet\n"}
 {"Action":"pass","Package":"good"}
+{"Action":"output","Package":"bad","Test":"U","Output":"quiet too\n"}
+{"Action":"pass","Package":"bad","Test":"U"}
 {"Action":"output","Package":"bad","Test":"T","Output":"the reason\n"}
+{"Action":"fail","Package":"bad","Test":"T"}
 {"Action":"fail","Package":"bad"}`
 	var out strings.Builder
 	report(strings.NewReader(events), &out)
 	if !strings.Contains(out.String(), "the reason") || strings.Contains(out.String(), "quiet") {
+		t.Errorf("output:\n%s", out.String())
+	}
+}
+
+func TestReportShowsTheOutputOfATestThatNeverEnded(t *testing.T) {
+	events := `{"Action":"output","Package":"p","Test":"T","Output":"panic: test timed out\n"}
+{"Action":"fail","Package":"p"}`
+	var out strings.Builder
+	report(strings.NewReader(events), &out)
+	if !strings.Contains(out.String(), "timed out") {
 		t.Errorf("output:\n%s", out.String())
 	}
 }
