@@ -42,15 +42,6 @@ const (
 	argumentHashProperty = "hash-property"
 )
 
-// configureExchange tells the router what the arguments say. They parsed when the exchange was declared.
-func (v *vhost) configureExchange(x *exchange) {
-	if len(x.Arguments) == 0 {
-		return
-	}
-	t, _ := message.ParseTable(x.Arguments)
-	v.router.Configure(x.Name, text(t, argumentAlternate), text(t, argumentHashHeader))
-}
-
 // checkExchangeArguments refuses arguments of a new exchange.
 func (v *vhost) checkExchangeArguments(x *entry.ExchangeDeclare) (Code, string) {
 	t, err := message.ParseTable(x.Arguments)

@@ -94,7 +94,7 @@ func (m *Machine) applyVhostCreate(x *entry.VhostCreate) {
 	}
 	m.header.Vhosts++
 	m.touch(&m.header)
-	v := newVhost(vhostRow{Vhost: m.header.Vhosts, ID: x.ID, Name: x.Name})
+	v := newVhost(vhostRow{Vhost: m.header.Vhosts, ID: x.ID, Name: x.Name, MaxQueues: none, MaxConnections: none})
 	m.addVhost(v)
 	m.touch(v)
 	for _, row := range predeclared {
@@ -105,7 +105,10 @@ func (m *Machine) applyVhostCreate(x *entry.VhostCreate) {
 
 func (m *Machine) addVhost(v *vhost) {
 	m.vhosts = append(m.vhosts, v)
-	m.vhost[v.Name] = v
+	if !v.Deleted {
+		m.vhost[v.Name] = v
+	}
+	v.timer = timer{table: tableVhost, vhost: v.Vhost, owner: v}
 }
 
 func newVhost(row vhostRow) *vhost {

@@ -9,6 +9,12 @@ import (
 	"github.com/understudy-mq/understudy/core/message"
 )
 
+// tableOf reads arguments that were checked when they came in.
+func tableOf(arguments []byte) message.Table {
+	t, _ := message.ParseTable(arguments)
+	return t
+}
+
 func clone(b []byte) []byte { return append([]byte(nil), b...) }
 
 func (v *vhost) queueByID(id uint32) *queue {
@@ -24,25 +30,14 @@ func (v *vhost) queueByID(id uint32) *queue {
 
 func (v *vhost) addQueue(row queueRow) *queue {
 	q := &queue{queueRow: row, vhost: v}
-	q.configure()
-	q.ready.open(q.set.maxPriority)
+	q.ready.open(settingsOf(tableOf(row.Arguments)).maxPriority)
+	v.configure(q)
 	q.timer = timer{table: tableQueue, vhost: q.Vhost, id: uint64(q.ID), owner: q}
-	v.countQueue(q, 1)
 	v.queues = append(v.queues, q)
 	v.queue[q.ID] = q
 	v.queueByName[q.Name] = q
 	v.router.Name(q.Name, q.ID)
 	return q
-}
-
-// configure reads the arguments. They parsed when the queue was declared.
-func (q *queue) configure() {
-	t, _ := message.ParseTable(q.Arguments)
-	q.set = settingsOf(t)
-	limited := q.set.maxLength != none || q.set.maxBytes != none
-	q.trims = limited && q.set.overflow == dropHead
-	q.counts = q.set.quorum || q.set.deliveryLimit != none
-	q.plain = q.set.ttl == none && q.set.expires == none && !limited && q.set.maxPriority == 0
 }
 
 // rejects says whether the queue may refuse messages.
@@ -136,6 +131,9 @@ func (m *Machine) newQueue(s *session, x *entry.QueueDeclare) *queue {
 func (v *vhost) checkNewQueue(x *entry.QueueDeclare) (Code, string) {
 	if reserved(x.Name) && !x.Generated {
 		return CodeAccessRefused, fmt.Sprintf("queue name '%s' contains reserved prefix 'amq.*'", x.Name)
+	}
+	if code, text := v.checkQueueLimit(x.Name); code != CodeOK {
+		return code, text
 	}
 	return v.checkQueueArguments(x.Name, x.Arguments)
 }

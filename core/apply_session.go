@@ -24,10 +24,11 @@ func (m *Machine) applyAttach(x *entry.Attach) {
 	}
 	v := m.vhost[x.Vhost]
 	if v == nil {
-		if m.fx.Node == 0 || m.fx.Node == m.batch.Node {
-			m.fx.List = append(m.fx.List, Effect{Kind: EffectRefused, Command: entry.KindAttach, Code: CodeNotAllowed,
-				Text: "vhost " + x.Vhost + " not found", Request: x.Request, Node: m.batch.Node})
-		}
+		m.refuseAttach(x, "vhost "+x.Vhost+" not found")
+		return
+	}
+	if text := m.checkConnectionLimit(v, x.User); text != "" {
+		m.refuseAttach(x, text)
 		return
 	}
 	m.header.Sessions++
@@ -38,6 +39,13 @@ func (m *Machine) applyAttach(x *entry.Attach) {
 	m.touch(s)
 	if e := m.emit(s, EffectAttached, 0); e != nil {
 		e.Request = x.Request
+	}
+}
+
+func (m *Machine) refuseAttach(x *entry.Attach, text string) {
+	if m.fx.Node == 0 || m.fx.Node == m.batch.Node {
+		m.fx.List = append(m.fx.List, Effect{Kind: EffectRefused, Command: entry.KindAttach, Code: CodeNotAllowed,
+			Text: text, Request: x.Request, Node: m.batch.Node})
 	}
 }
 

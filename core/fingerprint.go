@@ -71,8 +71,15 @@ func (m *Machine) settleRows() {
 			t.dirty = true
 			m.dirty = append(m.dirty, o)
 		}
-		if q, ok := o.(*queue); ok && (!q.plain || q.timer.place != 0 || q.notes.Len() > 0) {
-			m.schedule(q)
+		switch x := o.(type) {
+		case *queue:
+			if !x.plain || x.timer.place != 0 || x.notes.Len() > 0 {
+				m.schedule(x)
+			}
+		case *vhost:
+			if x.Deleted {
+				m.schedule(x)
+			}
 		}
 	}
 	clear(m.touched)
@@ -124,6 +131,7 @@ func (m *Machine) each(visit func(object)) {
 		visitAll(v.bindings, visit)
 		visitAll(v.contents, visit)
 		visitAll(v.letters, visit)
+		visitAll(v.policies, visit)
 	}
 	for _, s := range m.sessions {
 		visit(s)

@@ -31,6 +31,7 @@ func populated(t *testing.T) *Machine {
 	}
 	apply(0, 0, 0, &entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v", Name: "/"}, &entry.ClusterInit{ID: "c"},
 		&entry.LeaderUp{Node: 1, Term: 2})
+	apply(0, 0, 0, &entry.PolicySet{Vhost: "/", Name: "p", Pattern: "^none$", ApplyTo: "queues"})
 	for _, cmd := range []entry.Command{
 		&entry.Attach{Vhost: "/", User: "u", Key: "k", Connection: "c"},
 		&entry.ChannelOpen{Ref: ref},
@@ -90,6 +91,16 @@ var derived = map[string]string{
 	"queue.bodies":        "sum over the lanes",
 	"queueRow.Firsts":     "from the lanes, when the row is encoded",
 	"vhost.rejecting":     "count over the queues",
+	"vhost.timer":         "from all else: the vhost says when it is due",
+	"vhost.policies":      "the objects themselves are rows",
+	"policy.pattern":      "from the row",
+	"policy.definition":   "from the row",
+	"queue.configured":    "true once it was added",
+	"queue.policy":        "found among the vhost's",
+	"queue.operator":      "found among the vhost's",
+	"exchange.configured": "says only that the router knows",
+	"exchange.policy":     "found among the vhost's",
+	"exchange.operator":   "found among the vhost's",
 	"vhost.deadLettering": "count over the queues",
 	"vhost.byHeaders":     "count over the bindings",
 	"vhost.letters":       "the objects themselves are rows",
@@ -202,14 +213,14 @@ func TestFingerprintChangesWithAnyReplicatedField(t *testing.T) {
 			f.Set(old)
 		}
 	})
-	if len(seen) != 12 {
+	if len(seen) != 13 {
 		t.Errorf("only %d kinds of rows were there: %v", len(seen), seen)
 	}
 }
 
 func TestEveryFieldIsReplicatedOrHasAReasonNotToBe(t *testing.T) {
 	for _, x := range []any{header{}, local{}, node{}, vhost{}, exchange{}, binding{}, queue{}, consumer{}, session{}, channel{},
-		content{}, letter{}, Machine{}} {
+		content{}, letter{}, policy{}, Machine{}} {
 		typ := reflect.TypeOf(x)
 		for i := range typ.NumField() {
 			f := typ.Field(i)

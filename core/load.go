@@ -81,6 +81,8 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 		if v := m.vhostOf(c, row.Vhost); v != nil {
 			v.addLetter(row).stored = true
 		}
+	case tablePolicy:
+		m.loadPolicy(c)
 	case tableReady:
 		m.loadReady(c)
 	case tableNotes:
@@ -200,6 +202,21 @@ func (m *Machine) loadReady(c *rowCoder) {
 	q.ready.lane(int(lane)).Load(&m.queuePool, uint32(owner[2]), refs)
 }
 
+func (m *Machine) loadPolicy(c *rowCoder) {
+	p := &policy{meta: meta{stored: true}}
+	p.code(c)
+	v := m.vhostOf(c, p.Vhost)
+	if v == nil {
+		return
+	}
+	if err := p.read(); err != nil {
+		c.fail(err.Error())
+		return
+	}
+	at, _ := v.searchPolicy(p.Name, p.Operator)
+	v.policies = slices.Insert(v.policies, at, p)
+}
+
 func (m *Machine) loadNotes(c *rowCoder) {
 	owner, notes := c.noteChunk()
 	v := m.vhostOf(c, uint32(owner[0]))
@@ -230,7 +247,11 @@ func (m *Machine) loadFlight(c *rowCoder) {
 // Loaded ends loading: what is derived from rows is made anew. Errors: ErrRow.
 func (m *Machine) Loaded() error {
 	for _, v := range m.vhosts {
+		for _, x := range v.exchanges {
+			v.configureExchange(x)
+		}
 		for _, q := range v.queues {
+			v.configure(q)
 			if err := m.linkQueue(q); err != nil {
 				return err
 			}
@@ -258,6 +279,7 @@ func (m *Machine) linkQueue(q *queue) error {
 	if !q.ready.loaded(q.First, q.Firsts) {
 		return fmt.Errorf("%w: %s has a first message %d, its chunks another", ErrRow, q.vhost.named("queue", q.Name), q.First)
 	}
+	q.bodies = 0
 	q.ready.each(func(r ready.Ref) {
 		q.bytes += uint64(r.Size)
 		if q.set.maxBytes != none {

@@ -197,6 +197,14 @@ func (m *Machine) apply(cmd entry.Command) {
 		m.applyClusterInit(x)
 	case *entry.VhostCreate:
 		m.applyVhostCreate(x)
+	case *entry.VhostDelete:
+		m.applyVhostDelete(x)
+	case *entry.VhostLimit:
+		m.applyVhostLimit(x)
+	case *entry.PolicySet:
+		m.applyPolicySet(x)
+	case *entry.PolicyDelete:
+		m.applyPolicyDelete(x)
 	case *entry.Attach:
 		m.applyAttach(x)
 	case *entry.Detach:

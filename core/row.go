@@ -31,6 +31,7 @@ const (
 	tableFlight
 	tableNotes
 	tableLetter
+	tablePolicy
 )
 
 // object is one thing of the replicated state that is a row: in checkpoints, and in the fingerprint.

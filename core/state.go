@@ -66,16 +66,20 @@ func (n *nodeRow) code(c *rowCoder) {
 }
 
 type vhostRow struct {
-	Vhost     uint32
-	ID, Name  string
-	Messages  uint64 // number of the last message
-	Queues    uint32 // id of the last queue
-	Consumers uint32 // number of the last consumer
+	Vhost                     uint32
+	ID, Name                  string
+	Messages                  uint64 // number of the last message
+	Queues                    uint32 // id of the last queue
+	Consumers                 uint32 // number of the last consumer
+	Deleted                   bool   // it goes in pieces
+	MaxQueues, MaxConnections int64  // none for no limit
 }
 
 type vhost struct {
 	meta
 	vhostRow
+	timer         timer
+	policies      []*policy // operator policies behind the others, each by name
 	router        *route.Router
 	exchanges     []*exchange // in no order: nothing may depend on it
 	exchange      map[string]*exchange
@@ -105,6 +109,9 @@ func (v *vhostRow) code(c *rowCoder) {
 	c.u64(&v.Messages)
 	c.u32(&v.Queues)
 	c.u32(&v.Consumers)
+	c.boolean(&v.Deleted)
+	c.i64(&v.MaxQueues)
+	c.i64(&v.MaxConnections)
 }
 
 type exchangeRow struct {
@@ -120,9 +127,11 @@ type exchangeRow struct {
 type exchange struct {
 	meta
 	exchangeRow
-	at   int        // in vhost.exchanges
-	from []*binding // it is the source; in no order
-	to   []*binding // it is the destination; in no order
+	configured       bool
+	policy, operator *policy    // that count for it
+	at               int        // in vhost.exchanges
+	from             []*binding // it is the source; in no order
+	to               []*binding // it is the destination; in no order
 }
 
 func (x *exchange) key(dst []byte) []byte {
@@ -188,22 +197,24 @@ type queueRow struct {
 type queue struct {
 	meta
 	queueRow
-	vhost     *vhost
-	set       settings
-	plain     bool // messages need neither lane nor note
-	trims     bool // it drops messages when it is too full
-	counts    bool // clients see how many deliveries failed
-	timer     timer
-	ready     lanes
-	notes     ready.Notes
-	bytes     uint64      // of the ready messages' records
-	bodies    uint64      // of their bodies, where the queue has a limit of bytes
-	consumers []*consumer // by number
-	first     *consumer   // the service ring: who gets the next message
-	last      *consumer
-	exclusive *consumer // the one that asked to be alone
-	bindings  []*binding
-	waiting   bool // on Machine.waiting
+	configured       bool
+	policy, operator *policy // that count for it
+	vhost            *vhost
+	set              settings
+	plain            bool // messages need neither lane nor note
+	trims            bool // it drops messages when it is too full
+	counts           bool // clients see how many deliveries failed
+	timer            timer
+	ready            lanes
+	notes            ready.Notes
+	bytes            uint64      // of the ready messages' records
+	bodies           uint64      // of their bodies, where the queue has a limit of bytes
+	consumers        []*consumer // by number
+	first            *consumer   // the service ring: who gets the next message
+	last             *consumer
+	exclusive        *consumer // the one that asked to be alone
+	bindings         []*binding
+	waiting          bool // on Machine.waiting
 }
 
 func (q *queue) timing() *timer { return &q.timer }

@@ -69,6 +69,15 @@ func (l *line) control() entry.Command {
 		return &entry.ClusterInit{ID: l.values["id"]}
 	case "vhost":
 		return &entry.VhostCreate{ID: l.values["id"], Name: l.values["name"]}
+	case "vhost-delete":
+		return &entry.VhostDelete{ID: l.values["id"], Name: l.values["name"]}
+	case "vhost-limit":
+		return &entry.VhostLimit{Vhost: "/", MaxQueues: l.signed("queues"), Connections: l.signed("connections")}
+	case "policy":
+		return &entry.PolicySet{Vhost: "/", Name: l.values["name"], Pattern: l.values["pattern"], ApplyTo: l.values["to"],
+			Priority: l.signed("priority"), Operator: l.flag("operator"), Definition: l.arguments()}
+	case "policy-delete":
+		return &entry.PolicyDelete{Vhost: "/", Name: l.values["name"], Operator: l.flag("operator")}
 	case "attach":
 		return &entry.Attach{Request: l.number("request"), Vhost: l.values["vhost"], User: "guest", Connection: l.values["connection"]}
 	}

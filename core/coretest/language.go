@@ -73,6 +73,11 @@ func (l *line) number(name string) uint64 {
 	return n
 }
 
+func (l *line) signed(name string) int64 {
+	n, _ := strconv.ParseInt(l.values[name], 10, 64)
+	return n
+}
+
 // tag is the number among the words.
 func (l *line) tag() uint64 {
 	for _, w := range l.words {

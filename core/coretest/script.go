@@ -243,7 +243,8 @@ func (d *Driver) state() string {
 	var out strings.Builder
 	for _, v := range d.Machine.Vhosts() {
 		for _, q := range d.Machine.Queues(v.Name) {
-			fmt.Fprintf(&out, "queue %s ready=%d unacked=%d consumers=%d bytes=%d\n", q.Name, q.Ready, q.Unacknowledged, q.Consumers, q.ReadyBytes)
+			fmt.Fprintf(&out, "queue %s ready=%d unacked=%d consumers=%d bytes=%d%s\n", q.Name, q.Ready, q.Unacknowledged, q.Consumers, q.ReadyBytes,
+				strings.TrimRight(" "+q.Policy+" "+q.OperatorPolicy, " "))
 		}
 		for _, c := range d.Machine.Consumers(v.Name) {
 			waits := ""
