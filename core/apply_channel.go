@@ -50,7 +50,7 @@ func (m *Machine) applyChannelOpen(x *entry.ChannelOpen) {
 		m.forget(h)
 	}
 	at, _ := s.searchChannel(x.Channel)
-	h := &channel{session: s, channelRow: channelRow{Session: s.ID, Number: x.Channel}}
+	h := newChannel(s, channelRow{Session: s.ID, Number: x.Channel})
 	s.channels = slices.Insert(s.channels, at, h)
 	m.touch(h)
 	m.reply(h, entry.KindChannelOpen, false)
@@ -100,6 +100,7 @@ func (m *Machine) release(h *channel, how entry.Outcome) {
 	for _, c := range consumers {
 		m.autoDelete(c.queue)
 	}
+	h.Runs, h.Shortest, h.Checked = nil, 0, 0
 	h.Confirm, h.Prefetch, h.Limit, h.LastTag, h.Written, h.Served = false, 0, 0, 0, 0, 0
 	m.touch(h)
 }

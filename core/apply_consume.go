@@ -69,6 +69,10 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 	c := &consumer{consumerRow: consumerRow{Vhost: v.Vhost, Number: v.Consumers, Queue: q.ID, Session: h.Session,
 		Channel: h.Number, Tag: x.Tag, NoAck: x.NoAck, Exclusive: x.Exclusive, Limit: limit, Arguments: clone(x.Arguments)}}
 	c.Priority, _ = argumentInteger(x.Arguments, argumentPriority)
+	c.Timeout = none
+	if limit, ok := argumentInteger(x.Arguments, argumentTimeout); ok {
+		c.Timeout = limit
+	}
 	m.linkConsumer(c, q, h)
 	if q.set.singleActive && q.Active == 0 {
 		q.Active = c.Number
@@ -330,6 +334,9 @@ func (m *Machine) fly(h *channel, q *queue, c *consumer, r ready.Ref, noAck bool
 	tag = h.flight.Add(&m.tagPool, rec)
 	m.fingerprint += flightHash(h, tag, &rec)
 	h.LastTag = tag
+	if !noAck {
+		m.flown(h, q, c, tag)
+	}
 	m.touch(h)
 	return tag
 }

@@ -32,8 +32,30 @@ func (v *vhost) addExchange(row exchangeRow) *exchange {
 	v.exchanges = append(v.exchanges, x)
 	v.exchange[x.Name] = x
 	v.router.Declare(x.Name, x.Type)
+	if x.Delayed {
+		v.delaying++
+	}
 	v.configureExchange(x)
 	return x
+}
+
+const typeDelayed = "x-delayed-message"
+
+// exchangeType reads the type of a declare: x-delayed-message has another in its arguments.
+func exchangeType(x *entry.ExchangeDeclare) (kind route.Kind, delayed, ok bool) {
+	if x.Type != typeDelayed {
+		kind, ok = route.ParseKind(x.Type)
+		return kind, false, ok
+	}
+	kind, ok = route.ParseKind(text(tableOf(x.Arguments), "x-delayed-type"))
+	return kind, true, ok
+}
+
+func (x *exchange) typeName() string {
+	if x.Delayed {
+		return typeDelayed
+	}
+	return x.Type.String()
 }
 
 const (
@@ -82,8 +104,8 @@ func (m *Machine) applyExchangeDeclare(x *entry.ExchangeDeclare) {
 		return
 	}
 	if v.exchange[x.Name] == nil && x.Name != "" {
-		kind, _ := route.ParseKind(x.Type)
-		m.touch(v.addExchange(exchangeRow{Vhost: v.Vhost, Name: x.Name, Type: kind, Durable: x.Durable,
+		kind, delayed, _ := exchangeType(x)
+		m.touch(v.addExchange(exchangeRow{Vhost: v.Vhost, Name: x.Name, Type: kind, Delayed: delayed, Durable: x.Durable,
 			AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: clone(x.Arguments)}))
 	}
 	m.reply(h, entry.KindExchangeDeclare, x.NoWait)
@@ -94,8 +116,11 @@ func (v *vhost) checkExchangeDeclare(x *entry.ExchangeDeclare, old *exchange) (C
 	if x.Name == "" {
 		return CodeAccessRefused, textDefaultExchange
 	}
-	kind, ok := route.ParseKind(x.Type)
-	if !ok {
+	kind, delayed, ok := exchangeType(x)
+	switch {
+	case !ok && delayed:
+		return CodePreconditionFailed, "Invalid argument, 'x-delayed-type' must be an existing exchange type"
+	case !ok:
 		return CodePreconditionFailed, fmt.Sprintf("unknown exchange type '%s'", x.Type)
 	}
 	if old == nil {
@@ -105,8 +130,8 @@ func (v *vhost) checkExchangeDeclare(x *entry.ExchangeDeclare, old *exchange) (C
 		return v.checkExchangeArguments(x)
 	}
 	what := v.named("exchange", x.Name)
-	if kind != old.Type {
-		return inequivalent("type", what, x.Type, old.Type.String())
+	if delayed != old.Delayed || !delayed && kind != old.Type {
+		return inequivalent("type", what, x.Type, old.typeName())
 	}
 	for _, f := range []struct {
 		name       string
@@ -175,6 +200,9 @@ func (m *Machine) deleteDoomed(v *vhost) {
 		v.exchanges = v.exchanges[:last]
 		delete(v.exchange, x.Name)
 		v.router.Delete(x.Name)
+		if x.Delayed {
+			v.delaying--
+		}
 		v.lastExchange = nil
 		m.touch(x)
 	}

@@ -30,8 +30,13 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 	}
 	v := h.session.vhost
 	marks := m.marksOf()
+	wait := m.delayOf(v)
+	if wait > 0 && !h.Tx {
+		m.delay(h, x, offset, &marks, wait, parts)
+		return
+	}
 	if h.Tx {
-		m.gather(h, x, offset, &marks, parts)
+		m.gather(h, x, offset, &marks, wait, parts)
 		return
 	}
 	var letter *letterRow

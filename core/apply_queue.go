@@ -195,6 +195,7 @@ func (m *Machine) deleteQueue(q *queue) {
 		m.removeConsumer(c)
 	}
 	m.clearQueue(q)
+	m.dropHeld(q)
 	q.notes.Each(func(x ready.Note) { m.fingerprint -= noteHash(q, &x) }) // of deliveries in flight
 	q.notes.Clear()
 	for len(q.bindings) > 0 {

@@ -107,6 +107,10 @@ func (m *Machine) giveBack(h *channel, tag uint64, outcome entry.Outcome) {
 		m.bury(q, &r.Ref, reasonDeliveryLimit)
 		return
 	}
+	if wait := q.retryAfter(r.Flags, outcome); wait > 0 {
+		m.retryLater(q, r.Ref, wait)
+		return
+	}
 	m.enqueue(q, r.Ref)
 }
 

@@ -23,6 +23,8 @@ type pending struct {
 	Priority  uint8
 	TTL       int64
 	Body      uint64
+	Wait      int64  // milliseconds to be delayed, and
+	Exchange  string // the exchange that delays it
 	Lettered  bool
 	Letter    letterRow
 }
@@ -38,6 +40,8 @@ func (p *pending) code(c *rowCoder) {
 	c.u8(&p.Priority)
 	c.i64(&p.TTL)
 	c.u64(&p.Body)
+	c.i64(&p.Wait)
+	c.str(&p.Exchange)
 	if c.boolean(&p.Lettered); p.Lettered {
 		p.Letter.code(c)
 	}
@@ -108,7 +112,7 @@ func (m *Machine) transaction(r *entry.Ref, kind entry.Kind) *channel {
 }
 
 // gather keeps the publish at hand, which is routed, for its commit.
-func (m *Machine) gather(h *channel, x *entry.Publish, offset int, marks *marks, parts []message.Part) {
+func (m *Machine) gather(h *channel, x *entry.Publish, offset int, marks *marks, wait int64, parts []message.Part) {
 	if len(h.Pending) == txMost {
 		m.live.removeParts(parts)
 		m.refuse(h, entry.KindPublish, CodePreconditionFailed, "transaction is too large")
@@ -119,7 +123,10 @@ func (m *Machine) gather(h *channel, x *entry.Publish, offset int, marks *marks,
 	for _, id := range m.routes {
 		p.Routes = append(p.Routes, uint64(id))
 	}
-	if v := h.session.vhost; m.needsLetter(v, marks) {
+	if p.Wait = wait; wait > 0 {
+		p.Exchange = string(m.record.Exchange)
+	}
+	if v := h.session.vhost; wait > 0 || m.needsLetter(v, marks) {
 		p.Lettered, p.Letter = true, m.newLetter(v, marks)
 	}
 	m.live.add(uint64(p.Loc))
@@ -189,6 +196,11 @@ func (m *Machine) applyTxCommit(x *entry.TxCommit) {
 // commitPublish enters a gathered message into those of its queues that are still there.
 func (m *Machine) commitPublish(h *channel, p *pending) {
 	v := h.session.vhost
+	if p.Wait > 0 {
+		m.hold(v, heldRow{Until: m.header.Stamp + p.Wait, Loc: p.Loc, Size: p.Size, Exchange: p.Exchange, TTL: p.TTL, Body: p.Body,
+			Parts: p.Parts, Letter: p.Letter})
+		return
+	}
 	m.routes = m.routes[:0]
 	for _, id := range p.Routes {
 		if v.queueByID(uint32(id)) != nil {

@@ -51,6 +51,16 @@ func (v *vhost) due(m *Machine) {
 	if m.dueLeft <= 0 || v.gone {
 		return
 	}
+	for len(v.held) > 0 && m.dueLeft > 0 {
+		x := v.held[len(v.held)-1]
+		m.dueLeft--
+		m.unhold(x)
+		m.live.remove(uint64(x.Loc))
+		m.live.removeParts(x.Parts)
+	}
+	if m.dueLeft <= 0 {
+		return
+	}
 	for len(v.exchanges) > 0 {
 		m.deleteExchange(v, v.exchanges[len(v.exchanges)-1])
 	}

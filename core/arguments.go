@@ -8,10 +8,11 @@ import (
 
 // The arguments that count when something is declared again; others are stored and not compared.
 var (
-	exchangeArguments = []string{"alternate-exchange"}
+	exchangeArguments = []string{"alternate-exchange", "x-delayed-type"}
 	queueArguments    = []string{"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key",
 		"x-dead-letter-strategy", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-overflow",
-		"x-single-active-consumer", "x-delivery-limit", "x-queue-type", "x-consumer-timeout"}
+		"x-single-active-consumer", "x-delivery-limit", "x-queue-type", "x-consumer-timeout",
+		"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"}
 )
 
 const argumentQueueType = "x-queue-type"

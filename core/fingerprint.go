@@ -76,6 +76,12 @@ func (m *Machine) settleRows() {
 			if !x.plain || x.timer.place != 0 || x.notes.Len() > 0 {
 				m.schedule(x)
 			}
+		case *channel:
+			if len(x.Runs) > 0 || x.timer.place != 0 {
+				m.schedule(x)
+			}
+		case *held:
+			m.schedule(x)
 		case *vhost:
 			if x.Deleted {
 				m.schedule(x)
@@ -132,6 +138,7 @@ func (m *Machine) each(visit func(object)) {
 		visitAll(v.contents, visit)
 		visitAll(v.letters, visit)
 		visitAll(v.policies, visit)
+		visitAll(v.held, visit)
 	}
 	for _, s := range m.sessions {
 		visit(s)

@@ -149,7 +149,7 @@ func (m *Machine) Exchanges(vhost string) []ExchangeInfo {
 	}
 	list := []ExchangeInfo{{Vhost: v.Name, Type: "direct", Durable: true}}
 	for _, x := range v.exchanges {
-		list = append(list, ExchangeInfo{Vhost: v.Name, Name: x.Name, Type: x.Type.String(), Durable: x.Durable,
+		list = append(list, ExchangeInfo{Vhost: v.Name, Name: x.Name, Type: x.typeName(), Durable: x.Durable,
 			AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: x.Arguments,
 			Policy: x.policy.nameOf(), OperatorPolicy: x.operator.nameOf()})
 	}

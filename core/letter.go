@@ -261,15 +261,17 @@ func (m *Machine) routeLetter(q *queue, row *letterRow, old *letter) []uint32 {
 	default:
 		keys = [][]string{{row.Key}}
 	}
-	headers := func() message.Table {
-		t, _ := message.ParseTable(row.Headers)
-		return t
-	}
-	routes := m.buried[:0]
-	q.vhost.router.Seed(q.vhost.Messages)
+	return m.routeKeys(q.vhost, row.Exchange, row, m.buried[:0], keys...)
+}
+
+// routeKeys finds the queues that an exchange leads to by any of the keys, each once, for a message of which what row says
+// is known.
+func (m *Machine) routeKeys(v *vhost, exchange string, row *letterRow, routes []uint32, keys ...[]string) []uint32 {
+	headers := func() message.Table { return tableOf(row.Headers) }
+	v.router.Seed(v.Messages)
 	for _, list := range keys {
 		for _, key := range list {
-			routes = q.vhost.router.Route([]byte(row.Exchange), []byte(key), headers, routes)
+			routes = v.router.Route([]byte(exchange), []byte(key), headers, routes)
 		}
 	}
 	slices.Sort(routes)

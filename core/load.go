@@ -81,6 +81,12 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 		if v := m.vhostOf(c, row.Vhost); v != nil {
 			v.addLetter(row).stored = true
 		}
+	case tableHeld:
+		var row heldRow
+		row.code(c)
+		if v := m.vhostOf(c, row.Vhost); v != nil {
+			v.addHeld(row).stored = true
+		}
 	case tablePolicy:
 		m.loadPolicy(c)
 	case tableReady:
@@ -122,15 +128,18 @@ func (m *Machine) loadSession(c *rowCoder) {
 }
 
 func (m *Machine) loadChannel(c *rowCoder) {
-	h := &channel{meta: meta{stored: true}}
-	h.code(c)
+	var row channelRow
+	row.code(c)
 	if c.err != nil {
 		return
 	}
-	if h.session = m.session[h.Session]; h.session == nil {
+	s := m.session[row.Session]
+	if s == nil {
 		c.fail("session of a channel is missing")
 		return
 	}
+	h := newChannel(s, row)
+	h.stored = true
 	h.session.channels = append(h.session.channels, h)
 }
 

@@ -32,6 +32,7 @@ const (
 	tableNotes
 	tableLetter
 	tablePolicy
+	tableHeld
 )
 
 // object is one thing of the replicated state that is a row: in checkpoints, and in the fingerprint.

@@ -189,6 +189,10 @@ func RowContents(key, value []byte, visit func(message.Loc, uint32)) error {
 		for i := range row.Pending {
 			row.Pending[i].visit(visit)
 		}
+	case tableHeld:
+		var row heldRow
+		row.code(&c)
+		row.visit(visit)
 	default:
 		return nil
 	}

@@ -43,7 +43,22 @@ type settings struct {
 	singleActive   bool
 	deliveryLimit  int64
 	consumerExpiry int64 // of an unsettled delivery
+	retry          retry
+	retryMin       int64
+	retryMax       int64
 }
+
+// retry is which deliveries that are given back return late.
+type retry uint8
+
+const (
+	retryNone retry = iota
+	retryAll
+	retryFailed
+	retryReturned
+)
+
+var retryNames = []string{retryNone: "disabled", retryAll: "all", retryFailed: "failed", retryReturned: "returned"}
 
 // deliveryLimitQuorum is the delivery limit of a quorum queue that does not say another.
 const deliveryLimitQuorum = 20
@@ -74,6 +89,11 @@ func settingsOf(t message.Table) settings {
 	s.deadExchange, s.deadLetters = exchange.(string)
 	key, _ := t.Get("x-dead-letter-routing-key")
 	s.deadKey, s.hasDeadKey = key.(string)
+	which, _ := t.Get("x-delayed-retry-type")
+	if text, ok := which.(string); ok {
+		s.retry = retry(max(slices.Index(retryNames, text), 0))
+	}
+	s.retryMin, s.retryMax = max(number("x-delayed-retry-min"), 0), number("x-delayed-retry-max")
 	single, _ := t.Get("x-single-active-consumer")
 	s.singleActive = single == true
 	return s
@@ -103,6 +123,9 @@ var queueChecks = []struct {
 	{"x-quorum-initial-group-size", checkNotNegative},
 	{"x-delivery-limit", checkInteger},
 	{"x-consumer-timeout", checkExpires},
+	{"x-delayed-retry-type", oneOf("invalid_delayed_retry_type", retryNames...)},
+	{"x-delayed-retry-min", checkTime},
+	{"x-delayed-retry-max", checkTime},
 }
 
 // checkQueueArguments refuses arguments of a new queue that are malformed, of the wrong type or out of range. Unknown
@@ -211,7 +234,11 @@ func checkDeadKey(value any, t message.Table) string {
 	return ""
 }
 
-const argumentPriority = "x-priority"
+// Arguments of basic.consume.
+const (
+	argumentPriority = "x-priority"
+	argumentTimeout  = "x-consumer-timeout"
+)
 
 // checkConsumer refuses arguments of a new consumer.
 func checkConsumer(q *queue, arguments []byte) (Code, string) {
@@ -219,9 +246,14 @@ func checkConsumer(q *queue, arguments []byte) (Code, string) {
 	if err != nil {
 		return CodeSyntaxError, "malformed arguments: " + err.Error()
 	}
-	if value, ok := t.Get(argumentPriority); ok {
-		if wrong := checkInteger(value, t); wrong != "" {
-			return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: %s", argumentPriority, q.vhost.named("queue", q.Name), wrong)
+	for _, x := range [...]struct {
+		key   string
+		check argumentCheck
+	}{{argumentPriority, checkInteger}, {argumentTimeout, checkExpires}} {
+		if value, ok := t.Get(x.key); ok {
+			if wrong := x.check(value, t); wrong != "" {
+				return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: %s", x.key, q.vhost.named("queue", q.Name), wrong)
+			}
 		}
 	}
 	return CodeOK, ""

@@ -71,6 +71,7 @@ type vhostRow struct {
 	Messages                  uint64 // number of the last message
 	Queues                    uint32 // id of the last queue
 	Consumers                 uint32 // number of the last consumer
+	Held                      uint64 // id of the last held message
 	Deleted                   bool   // it goes in pieces
 	MaxQueues, MaxConnections int64  // none for no limit
 }
@@ -78,6 +79,8 @@ type vhostRow struct {
 type vhost struct {
 	meta
 	vhostRow
+	held          []*held // in no order
+	delaying      int     // exchanges that delay
 	timer         timer
 	policies      []*policy // operator policies behind the others, each by name
 	router        *route.Router
@@ -109,6 +112,7 @@ func (v *vhostRow) code(c *rowCoder) {
 	c.u64(&v.Messages)
 	c.u32(&v.Queues)
 	c.u32(&v.Consumers)
+	c.u64(&v.Held)
 	c.boolean(&v.Deleted)
 	c.i64(&v.MaxQueues)
 	c.i64(&v.MaxConnections)
@@ -121,6 +125,7 @@ type exchangeRow struct {
 	Durable    bool
 	AutoDelete bool
 	Internal   bool
+	Delayed    bool // x-delayed-message, of type Type
 	Arguments  []byte
 }
 
@@ -145,6 +150,7 @@ func (x *exchangeRow) code(c *rowCoder) {
 	c.boolean(&x.Durable)
 	c.boolean(&x.AutoDelete)
 	c.boolean(&x.Internal)
+	c.boolean(&x.Delayed)
 	c.bytes(&x.Arguments)
 }
 
@@ -197,6 +203,7 @@ type queueRow struct {
 type queue struct {
 	meta
 	queueRow
+	held             []*held // that return to it; in no order
 	configured       bool
 	policy, operator *policy // that count for it
 	vhost            *vhost
@@ -255,6 +262,7 @@ type consumerRow struct {
 	NoAck          bool
 	Exclusive      bool
 	Priority       int64  // who has the highest is served first
+	Timeout        int64  // of its deliveries, none for the queue's
 	Limit          uint32 // of unsettled deliveries, 0 for the window
 	InFlight       uint32 // unsettled
 	Unwritten      uint32 // of a windowed consumer: deliveries not yet written to the socket
@@ -285,6 +293,7 @@ func (s *consumerRow) code(c *rowCoder) {
 	c.boolean(&s.NoAck)
 	c.boolean(&s.Exclusive)
 	c.i64(&s.Priority)
+	c.i64(&s.Timeout)
 	c.u32(&s.Limit)
 	c.u32(&s.InFlight)
 	c.u32(&s.Unwritten)
@@ -344,14 +353,24 @@ type channelRow struct {
 	Tx        bool
 	Pending   []pending // publishes that wait for a commit
 	Settled   []settled // settlements that do
+	Runs      []run     // when deliveries were made
+	Shortest  int64     // time-out of a delivery so far, 0 for the usual one
+	Checked   int64     // stamp until which no delivery is late
 }
 
 type channel struct {
 	meta
 	channelRow
+	timer     timer
 	session   *session
 	flight    ledger.Ledger
 	consumers []*consumer // by number
+}
+
+func newChannel(s *session, row channelRow) *channel {
+	h := &channel{session: s, channelRow: row}
+	h.timer = timer{table: tableChannel, id: row.Session<<16 | uint64(row.Number), owner: h}
+	return h
 }
 
 func (h *channel) key(dst []byte) []byte {
@@ -372,6 +391,9 @@ func (h *channelRow) code(c *rowCoder) {
 	c.u64(&h.PartBytes)
 	c.parts(&h.Parts)
 	h.codeTx(c)
+	c.runs(&h.Runs)
+	c.i64(&h.Shortest)
+	c.i64(&h.Checked)
 }
 
 // contentRow is the side table of fragmented messages: most messages have no parts, and pay nothing for those that do.
