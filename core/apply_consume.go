@@ -284,13 +284,8 @@ func (m *Machine) serve() {
 // feed hands ready messages to consumers with credit, one each in turn.
 func (m *Machine) feed(q *queue) {
 	for q.first != nil && q.ready.len() > 0 {
-		if q.notes.Len() > 0 {
-			if !m.expireLane(q, q.ready.top(), m.fresh) {
-				return
-			}
-			if q.ready.len() == 0 {
-				return
-			}
+		if q.notes.Len() > 0 && !m.expireHead(q, m.fresh) {
+			return
 		}
 		c := q.first
 		q.leave(c)
@@ -380,7 +375,7 @@ func (m *Machine) applyGet(x *entry.Get) {
 		return
 	}
 	m.use(q)
-	if !m.expireHead(q) {
+	if !m.expireHead(q, ^uint64(0)) {
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {
 			e.Command = entry.KindGet
 		}

@@ -216,11 +216,11 @@ const (
 	reasonDeliveryLimit
 )
 
-// expireHead sees to it that the message to hand out next is not expired; false if there is none.
-func (m *Machine) expireHead(q *queue) bool {
+// expireHead sees to it that the message to hand out next is not expired; false if there is none, or not yet.
+func (m *Machine) expireHead(q *queue, fresh uint64) bool {
 	for q.ready.len() > 0 {
 		lane := q.ready.top()
-		if !m.expireLane(q, lane, ^uint64(0)) {
+		if !m.expireLane(q, lane, fresh) {
 			return false
 		}
 		if lane.Len() > 0 {
