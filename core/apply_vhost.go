@@ -45,7 +45,7 @@ func (v *vhost) deadline() int64 {
 func (v *vhost) due(m *Machine) {
 	for m.dueLeft > 0 && len(v.queues) > 0 {
 		q := v.queues[len(v.queues)-1]
-		m.dueLeft -= 1 + q.ready.len()/16
+		m.dueLeft -= 1 + q.ready.len()/4
 		m.deleteQueue(q)
 	}
 	if m.dueLeft <= 0 || v.gone {

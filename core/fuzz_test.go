@@ -25,7 +25,32 @@ func seeds() []entry.Command {
 		&entry.ExchangeDelete{Ref: ref, Name: "x"}, &entry.QueueDeclare{Ref: ref, Name: "q2", Exclusive: true},
 		&entry.QueueDelete{Ref: ref, Name: "q"}, &entry.QueuePurge{Ref: ref, Name: "q"}, &entry.ChannelClose{Ref: ref},
 		&entry.Attach{Vhost: "/"}, &entry.Detach{Ref: ref}, &entry.NodeDown{Node: 1, Incarnation: 1},
+		&entry.QueueDeclare{Ref: ref, Name: "l", Arguments: table("x-message-ttl", int32(1), "x-max-length", int32(1), "x-max-priority", int32(3),
+			"x-dead-letter-exchange", "amq.topic", "x-delivery-limit", int32(1), "x-single-active-consumer", true, "x-expires", int32(9))},
+		&entry.Publish{Ref: ref, Record: coretest.Record("amq.topic", "a.b", table("CC", []any{"l"}), "z")},
+		&entry.ExchangeDeclare{Ref: ref, Name: "d", Type: "x-delayed-message", Arguments: table("x-delayed-type", "x-consistent-hash", "alternate-exchange", "x")},
+		&entry.Publish{Ref: ref, Record: coretest.Record("d", "k", table("x-delay", int32(1)), "z")},
+		&entry.TxSelect{Ref: ref}, &entry.TxCommit{Ref: ref}, &entry.TxRollback{Ref: ref}, &entry.Tick{},
+		&entry.PolicySet{Vhost: "/", Name: "p", Pattern: "q", ApplyTo: "all", Definition: table("max-length", int64(0))},
+		&entry.PolicyDelete{Vhost: "/", Name: "p"}, &entry.VhostLimit{Vhost: "/", MaxQueues: 1}, &entry.VhostDelete{Name: "/"},
 	}
+}
+
+// FuzzArguments: whatever arguments a queue, an exchange, a consumer or a policy has, it is refused or survives a restart.
+func FuzzArguments(f *testing.F) {
+	f.Add(table("x-message-ttl", int32(1), "x-max-priority", int8(3), "alternate-exchange", "x", "max-length", int64(2), "x-priority", int32(1)), "^q")
+	f.Add([]byte{1, 'x', 'S'}, "(")
+	f.Fuzz(func(t *testing.T, arguments []byte, pattern string) {
+		d := started(t)
+		d.Control(&entry.PolicySet{Vhost: "/", Name: "p", Pattern: pattern, ApplyTo: "all", Definition: arguments})
+		for _, cmd := range []entry.Command{&entry.QueueDeclare{Ref: ref, Name: "f", Arguments: arguments}, &entry.QueueDeclare{Ref: ref, Name: "f", Arguments: arguments},
+			&entry.ExchangeDeclare{Ref: ref, Name: "f", Type: "x-consistent-hash", Arguments: arguments}, &entry.Consume{Ref: ref, Queue: "f", Tag: "ct", Arguments: arguments}} {
+			d.Batch(1, &entry.ChannelClose{Ref: ref}, &entry.ChannelOpen{Ref: ref}, cmd) // the one before may have failed it
+		}
+		d.Batch(1, &entry.Publish{Ref: ref, Record: coretest.Record("", "f", nil, "x")})
+		d.Restart()
+		d.Control(&entry.Tick{})
+	})
 }
 
 // FuzzApply: whatever commands come, the machine does not panic, keeps its fingerprint up and survives a restart from rows.

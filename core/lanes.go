@@ -33,6 +33,9 @@ func (l *lanes) lane(priority int) *ready.List {
 	return &l.more[priority-1]
 }
 
+// has says whether there is a lane for a priority.
+func (l *lanes) has(priority int) bool { return priority <= len(l.more) }
+
 // top is the lane that the next message to hand out is in. There must be one.
 func (l *lanes) top() *ready.List {
 	if l.more == nil {

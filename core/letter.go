@@ -215,6 +215,9 @@ func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 // copyContent gives a fragmented message's pieces to another message too.
 func (m *Machine) copyContent(v *vhost, from, to uint64, refs uint32) {
 	t := v.content[from]
+	if t == nil {
+		return
+	}
 	for i := range t.Parts {
 		m.live.add(uint64(t.Parts[i].Loc))
 	}

@@ -82,11 +82,7 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 			v.addLetter(row).stored = true
 		}
 	case tableHeld:
-		var row heldRow
-		row.code(c)
-		if v := m.vhostOf(c, row.Vhost); v != nil {
-			v.addHeld(row).stored = true
-		}
+		m.loadHeld(c)
 	case tablePolicy:
 		m.loadPolicy(c)
 	case tableReady:
@@ -208,7 +204,27 @@ func (m *Machine) loadReady(c *rowCoder) {
 		c.fail("lane of a chunk is beyond its queue's priorities")
 		return
 	}
+	for i := range refs {
+		if priorityOf(&refs[i]) != int(lane) {
+			c.fail("message in a lane of another priority")
+			return
+		}
+	}
 	q.ready.lane(int(lane)).Load(&m.queuePool, uint32(owner[2]), refs)
+}
+
+func (m *Machine) loadHeld(c *rowCoder) {
+	var row heldRow
+	row.code(c)
+	v := m.vhostOf(c, row.Vhost)
+	if v == nil {
+		return
+	}
+	if q := v.queue[row.Queue]; row.Queue != 0 && (q == nil || !q.ready.has(priorityOf(&ready.Ref{Flags: row.Flags}))) {
+		c.fail("queue of a held message is missing, or has not its priority")
+		return
+	}
+	v.addHeld(row).stored = true
 }
 
 func (m *Machine) loadPolicy(c *rowCoder) {
@@ -249,6 +265,12 @@ func (m *Machine) loadFlight(c *rowCoder) {
 	if h == nil || len(records) == 0 {
 		c.fail("channel of a chunk is missing, or the chunk is empty")
 		return
+	}
+	for i := range records {
+		if q := h.session.vhost.queue[records[i].Queue]; q != nil && !q.ready.has(priorityOf(&records[i].Ref)) {
+			c.fail("delivery of a priority that its queue has not")
+			return
+		}
 	}
 	h.flight.Load(&m.tagPool, owner[2], records)
 }

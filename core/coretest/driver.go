@@ -136,3 +136,6 @@ func (d *Driver) Restart() {
 	d.Checkpoint()
 	d.Machine = d.Loaded()
 }
+
+// Rows is how many rows the checkpoints so far have left.
+func (d *Driver) Rows() int { return len(d.rows) }

@@ -66,7 +66,7 @@ func (l *Notes) tail(p *Pool, number uint64) *noteChunk {
 func (l *Notes) find(number uint64) (at, place int, ok bool) {
 	at = 0
 	if len(l.chunks) > 1 && number >= l.chunks[1].base {
-		at = sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i].base > number }) - 1
+		at = max(sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i].base > number })-1, 0)
 	}
 	if len(l.chunks) == 0 {
 		return 0, 0, false
