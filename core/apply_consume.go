@@ -48,6 +48,9 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 	case q.exclusive != nil || x.Exclusive && len(q.consumers) > 0:
 		code, text = CodeAccessRefused, q.vhost.named("queue", q.Name)+" in exclusive use"
 	}
+	if code == CodeOK {
+		code, text = m.checkConsumers(h)
+	}
 	if code != CodeOK {
 		m.refuse(h, entry.KindConsume, code, text)
 		return
