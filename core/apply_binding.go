@@ -78,6 +78,9 @@ func (m *Machine) bind(v *vhost, b *binding, args message.Table) (Code, string) 
 	if v.binding[b.identity] != nil {
 		return CodeOK, ""
 	}
+	if code, text := m.checkBindings(v); code != CodeOK {
+		return code, text
+	}
 	if err := v.router.Bind(b.Source, b.dest(), b.Key, args); errors.Is(err, route.ErrMatch) || errors.Is(err, route.ErrWeight) {
 		return CodePreconditionFailed, err.Error()
 	} else if err != nil {

@@ -55,6 +55,9 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 	default:
 		code, text = checkConsumer(q, x.Arguments)
 	}
+	if code == CodeOK {
+		code, text = m.checkConsumers(h)
+	}
 	if code != CodeOK {
 		m.refuse(h, entry.KindConsume, code, text)
 		return

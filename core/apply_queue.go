@@ -95,7 +95,9 @@ func (m *Machine) applyQueueDeclare(x *entry.QueueDeclare) {
 	case q != nil:
 		code, text = q.checkDeclare(x, h.session)
 	default:
-		code, text = v.checkNewQueue(x)
+		if code, text = v.checkNewQueue(x); code == CodeOK {
+			code, text = m.checkQueues(v, x.Name)
+		}
 	}
 	if code != CodeOK {
 		m.refuse(h, entry.KindQueueDeclare, code, text)

@@ -18,6 +18,7 @@ func mayHaveCopies(properties []byte) bool {
 // routeCopies adds to the routes of the publish at hand those of its further keys, each queue still once.
 func (m *Machine) routeCopies(v *vhost) (Code, string) {
 	table := m.recordHeaders()
+	n := 0
 	for _, name := range copyHeaders {
 		value, ok := table.Get(name)
 		if !ok {
@@ -26,6 +27,10 @@ func (m *Machine) routeCopies(v *vhost) (Code, string) {
 		keys, isArray := value.([]any)
 		if !isArray {
 			return CodePreconditionFailed, fmt.Sprintf("invalid message: header '%s' is a %s, not an array", name, typeName(value))
+		}
+		n += len(keys)
+		if code, text := m.checkCopies(n); code != CodeOK {
+			return code, text
 		}
 		for _, key := range keys {
 			if text, ok := key.(string); ok {

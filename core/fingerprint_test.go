@@ -151,6 +151,7 @@ var derived = map[string]string{
 	"content.at":          "place in a list without order",
 	"local.localRow":      "local facts are no part of the fingerprint",
 	"Machine.group":       "which machine this is",
+	"Machine.bounds":      "the same everywhere",
 	"Machine.header":      "a row",
 	"Machine.local":       "local facts",
 	"Machine.nodes":       "rows",

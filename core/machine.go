@@ -11,7 +11,8 @@ import (
 
 // Machine is the state of one raft group's vhosts.
 type Machine struct {
-	group uint64
+	group  uint64
+	bounds bounds
 
 	header    header
 	local     local
@@ -56,6 +57,7 @@ type Machine struct {
 func New(group uint64) *Machine {
 	m := &Machine{
 		group:   group,
+		bounds:  ourBounds,
 		vhost:   make(map[string]*vhost),
 		session: make(map[uint64]*session),
 	}

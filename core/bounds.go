@@ -1,0 +1,44 @@
+package core
+
+import "fmt"
+
+// bounds are how much of each thing a vhost or channel may have, so that one client's loop does not become everybody's
+// memory. They are the machine's, the same in every version that reads an entry: replicas must agree on a refusal.
+type bounds struct {
+	queues    int // per vhost
+	bindings  int // per vhost
+	consumers int // per channel
+	copies    int // keys in the CC and BCC headers of a message
+}
+
+var ourBounds = bounds{queues: 500_000, bindings: 500_000, consumers: 10_000, copies: 1_000}
+
+// The texts are RabbitMQ's where it has such a limit.
+
+func (m *Machine) checkQueues(v *vhost, name string) (Code, string) {
+	if len(v.queues) < m.bounds.queues {
+		return CodeOK, ""
+	}
+	return CodePreconditionFailed, fmt.Sprintf("cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.Name, m.bounds.queues)
+}
+
+func (m *Machine) checkBindings(v *vhost) (Code, string) {
+	if len(v.bindings) < m.bounds.bindings {
+		return CodeOK, ""
+	}
+	return CodePreconditionFailed, fmt.Sprintf("cannot bind: binding limit in vhost '%s' (%d) is reached", v.Name, m.bounds.bindings)
+}
+
+func (m *Machine) checkConsumers(h *channel) (Code, string) {
+	if len(h.consumers) < m.bounds.consumers {
+		return CodeOK, ""
+	}
+	return CodeNotAllowed, fmt.Sprintf("reached maximum (%d) of consumers per channel", m.bounds.consumers)
+}
+
+func (m *Machine) checkCopies(n int) (Code, string) {
+	if n <= m.bounds.copies {
+		return CodeOK, ""
+	}
+	return CodePreconditionFailed, fmt.Sprintf("invalid message: %d routing keys in headers 'CC' and 'BCC', at most %d are taken", n, m.bounds.copies)
+}

@@ -1,0 +1,74 @@
+package core
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+func TestWhatOneClientMayMakeIsBounded(t *testing.T) {
+	ref := entry.Ref{Session: 1, Epoch: 1, Channel: 1}
+	bind := func(key string) entry.Command {
+		return &entry.QueueBind{Binding: entry.Binding{Ref: ref, Source: "amq.direct", Destination: "0", Key: key}}
+	}
+	copies := func(cc, bcc int) entry.Command {
+		props := message.AppendProperties(nil, &message.Properties{Set: message.PropHeaders,
+			Headers: message.AppendTable(nil, message.Table{{Key: "CC", Value: make([]any, cc)}, {Key: "BCC", Value: make([]any, bcc)}})})
+		return &entry.Publish{Ref: ref, Record: message.AppendRecord(nil, &message.Record{
+			Form: message.FormAMQP091, RoutingKey: []byte("0"), Properties: props})}
+	}
+	for _, c := range []struct {
+		name string
+		in   []entry.Command // all but the last are taken
+		code Code
+		text string
+	}{
+		{"queues", []entry.Command{&entry.QueueDeclare{Ref: ref, Name: "1"}, &entry.QueueDeclare{Ref: ref, Name: "1"}, &entry.QueueDeclare{Ref: ref, Name: "2"}},
+			CodePreconditionFailed, "cannot declare queue '2': queue limit in vhost '/' (2) is reached"},
+		{"bindings", []entry.Command{bind("1"), bind("2"), bind("2"), bind("3")},
+			CodePreconditionFailed, "cannot bind: binding limit in vhost '/' (2) is reached"},
+		{"consumers", []entry.Command{&entry.Consume{Ref: ref, Queue: "0", Tag: "a"}, &entry.Consume{Ref: ref, Queue: "0", Tag: "b"}, &entry.Consume{Ref: ref, Queue: "0", Tag: "c"}},
+			CodeNotAllowed, "reached maximum (2) of consumers per channel"},
+		{"copies", []entry.Command{copies(1, 1), copies(2, 1)},
+			CodePreconditionFailed, "invalid message: 3 routing keys in headers 'CC' and 'BCC', at most 2 are taken"},
+	} {
+		m := New(1)
+		m.bounds = bounds{queues: 2, bindings: 2, consumers: 2, copies: 2}
+		index, seq := uint64(0), uint64(0)
+		apply := func(cmds ...entry.Command) (fx Effects) {
+			var b []byte
+			for _, cmd := range cmds {
+				b = entry.Append(b, cmd)
+			}
+			node, incarnation := uint64(1), uint64(1)
+			if index++; index == 1 {
+				node, incarnation = 0, 0
+			} else {
+				seq++
+			}
+			if err := m.Apply(index, entry.AppendBatch(entry.AppendHeader(nil, 1), node, incarnation, seq, b), &fx); err != nil {
+				t.Fatal(err)
+			}
+			return fx
+		}
+		apply(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v", Name: "/"})
+		apply(&entry.Attach{Vhost: "/", User: "u"}, &entry.ChannelOpen{Ref: ref}, &entry.QueueDeclare{Ref: ref, Name: "0"})
+		for i, cmd := range c.in {
+			var refused string
+			for _, e := range apply(cmd).List {
+				if e.Kind == EffectRefused {
+					refused = fmt.Sprint(e.Code, " ", e.Text)
+				}
+			}
+			want := ""
+			if i == len(c.in)-1 {
+				want = fmt.Sprint(c.code, " ", c.text)
+			}
+			if refused != want {
+				t.Errorf("%s: command %d: refused %q, want %q", c.name, i, refused, want)
+			}
+		}
+	}
+}
