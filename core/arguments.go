@@ -2,6 +2,8 @@ package core
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 
 	"github.com/understudy-mq/understudy/core/message"
 )
@@ -59,8 +61,15 @@ func typed(value any, there bool) string {
 }
 
 func printed(value any) any {
-	if b, ok := value.([]byte); ok {
-		return string(b)
+	switch x := value.(type) {
+	case []byte:
+		return string(x)
+	case float32:
+		return printed(float64(x))
+	case float64:
+		if x == math.Trunc(x) && math.Abs(x) < 1e15 {
+			return strconv.FormatFloat(x, 'f', 1, 64) // 10.0, as RabbitMQ prints it
+		}
 	}
 	return value
 }

@@ -117,8 +117,8 @@ var queueChecks = []struct {
 	{"x-max-in-memory-bytes", checkNotNegative},
 	{"x-max-priority", checkMaxPriority},
 	{"x-overflow", oneOf("invalid_overflow", overflowNames...)},
-	{"x-queue-mode", oneOf("invalid_queue_mode", "default", "lazy")},
-	{"x-queue-version", checkNotNegative},
+	{"x-queue-mode", checkMode},
+	{"x-queue-version", checkVersion},
 	{"x-single-active-consumer", checkBool},
 	{"x-quorum-initial-group-size", checkNotNegative},
 	{"x-delivery-limit", checkInteger},
@@ -163,19 +163,41 @@ func (v *vhost) checkQueueType(name string, t message.Table) (Code, string) {
 	if !ok || value == "classic" || value == "quorum" {
 		return CodeOK, ""
 	}
-	what := v.named("queue", name)
-	text, isText := value.(string)
-	if !isText {
-		return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: expected longstr, got %s", argumentQueueType, what, typeName(value))
+	wrong := unacceptable(value)
+	if text, isText := value.(string); isText {
+		wrong = unsupported("queue type", text)
 	}
-	return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: queue type '%s' is not supported", argumentQueueType, what, text)
+	return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: %s", argumentQueueType, v.named("queue", name), wrong)
+}
+
+func unsupported(what, value string) string { return fmt.Sprintf("\"unsupported %s '%s'\"", what, value) }
+
+func checkVersion(value any, t message.Table) string {
+	if wrong := checkNotNegative(value, t); wrong != "" {
+		return wrong
+	}
+	if n, _ := integer(value); n != 1 && n != 2 {
+		return unsupported("queue version", fmt.Sprint(n))
+	}
+	return ""
+}
+
+func checkMode(value any, _ message.Table) string {
+	text, ok := value.(string)
+	switch {
+	case !ok:
+		return unacceptable(value)
+	case text != "default" && text != "lazy":
+		return unsupported("queue mode", text)
+	}
+	return ""
 }
 
 func unacceptable(value any) string { return fmt.Sprintf("{unacceptable_type,%s}", typeName(value)) }
 
 func checkInteger(value any, _ message.Table) string {
 	if _, ok := integer(value); !ok {
-		return unacceptable(value)
+		return fmt.Sprintf("\"expected integer, got %s\"", typeName(value))
 	}
 	return ""
 }
@@ -195,7 +217,7 @@ func checkTime(value any, t message.Table) string {
 		return wrong
 	}
 	if n, _ := integer(value); n > expiryMax {
-		return fmt.Sprintf("{value_too_big,%d}", n)
+		return fmt.Sprintf("{value_too_large,%d}", n)
 	}
 	return ""
 }

@@ -1,7 +1,9 @@
 package v091
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
@@ -146,11 +148,30 @@ func (r *receiver) checkProperties(b []byte) *fault {
 		return refuse(core.CodePreconditionFailed, wire.IDBasicPublish, "user_id property set to '%s' but authenticated user was '%s'", p.UserID, r.user)
 	}
 	if p.Has(message.PropExpiration) {
-		if _, err := strconv.ParseUint(p.Expiration, 10, 32); err != nil {
-			return refuse(core.CodePreconditionFailed, wire.IDBasicPublish, "invalid expiration '%s': expected milliseconds from 0 to 4294967295", p.Expiration)
+		if wrong := checkExpiration(p.Expiration); wrong != "" {
+			return refuse(core.CodePreconditionFailed, wire.IDBasicPublish, "invalid expiration '%s': %s", p.Expiration, wrong)
 		}
 	}
 	return nil
+}
+
+// checkExpiration judges an expiration, milliseconds from 0 to 4294967295; what is wrong is said in RabbitMQ's words.
+func checkExpiration(text string) string {
+	digits := strings.TrimPrefix(text, "-")
+	rest := strings.TrimLeft(digits, "0123456789")
+	switch number := text[:len(text)-len(rest)]; {
+	case digits == rest:
+		return "no_integer"
+	case rest != "":
+		return fmt.Sprintf("{leftover_string,%q}", rest)
+	case strings.HasPrefix(text, "-"):
+		return fmt.Sprintf("{value_negative,%s}", number)
+	default:
+		if _, err := strconv.ParseUint(number, 10, 32); err != nil {
+			return fmt.Sprintf("{value_too_large,%s}", number)
+		}
+	}
+	return ""
 }
 
 // bodyFrame takes a piece of a body. One that completes a message is used where it lies.

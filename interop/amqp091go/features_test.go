@@ -179,7 +179,7 @@ func refusedArguments(t *testing.T, b broker) {
 		value any
 		want  string
 	}{
-		{"x-message-ttl", "soon", "{unacceptable_type,longstr}"},
+		{"x-message-ttl", "soon", `"expected integer, got longstr"`},
 		{"x-message-ttl", int32(-1), "{value_negative,-1}"},
 		{"x-expires", int32(0), "{value_zero,0}"},
 		{"x-max-length", int32(-1), "{value_negative,-1}"},
