@@ -16,7 +16,8 @@ const (
 	// reply of an End is the last effect of its session; a Detach has none.
 	EffectReply
 	// EffectRefused: the command Command was refused with Code and Text (a channel error, or with Code.Hard() a connection
-	// error). The channel (or session) is failed: later commands on it are dead until it is closed.
+	// error). The channel (or session) is failed: later commands on it are dead until it is closed. Command is KindNone where
+	// no command was at fault: a delivery was not settled in time.
 	EffectRefused
 	// EffectAttached: session Session now belongs to the connection that made attempt Request on node Node, under Epoch.
 	EffectAttached

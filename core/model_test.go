@@ -77,7 +77,11 @@ type modelChannel struct {
 	consumers     []*modelConsumer
 	flight        map[uint64]modelDelivery
 	refusal       bool // expected of the command at hand
-	gets          int  // expected answers of the command at hand
+	tx            bool
+	published     []func()   // what a commit does
+	settled       [][]uint64 // tags, and
+	outcomes      []entry.Outcome
+	gets          int // expected answers of the command at hand
 	getFrom       string
 }
 
@@ -92,9 +96,43 @@ func (m *model) open(id modelID) *modelChannel {
 }
 
 func (m *model) publish(h *modelChannel, priority, expiration int, queues ...string) {
-	m.last++
+	var to []*modelQueue // routed now, whatever becomes of the queue until a commit
 	for _, name := range queues {
-		q := m.queues[name]
+		to = append(to, m.queues[name])
+	}
+	if h.tx {
+		h.published = append(h.published, func() { m.enter(priority, expiration, to) })
+		return
+	}
+	m.enter(priority, expiration, to)
+	if h.confirm {
+		h.confirms++
+	}
+}
+
+// commit does what a transaction has gathered.
+func (m *model) commit(h *modelChannel) {
+	for _, f := range h.published {
+		f()
+	}
+	for i, tags := range h.settled {
+		for _, tag := range tags {
+			m.end(h, tag, h.outcomes[i])
+		}
+	}
+	h.rollback()
+}
+
+func (h *modelChannel) rollback() { h.published, h.settled, h.outcomes = nil, nil, nil }
+
+// gathered says whether a transaction has a delivery's settlement.
+func (h *modelChannel) gathered(tag uint64) bool {
+	return slices.ContainsFunc(h.settled, func(tags []uint64) bool { return slices.Contains(tags, tag) })
+}
+
+func (m *model) enter(priority, expiration int, queues []*modelQueue) {
+	m.last++
+	for _, q := range queues {
 		x := modelMessage{number: m.last, priority: min(priority, q.priorities)}
 		ttl := expiration
 		if q.ttl > 0 && (ttl == 0 || q.ttl < ttl) {
@@ -104,9 +142,6 @@ func (m *model) publish(h *modelChannel, priority, expiration int, queues ...str
 			x.expires = m.now + int64(ttl)
 		}
 		q.put(x)
-	}
-	if h.confirm {
-		h.confirms++
 	}
 }
 
@@ -190,7 +225,7 @@ func (m *model) alive(q *modelQueue) bool {
 
 // settle does what a Settle means, and expects a refusal where a tag is not there.
 func (m *model) settle(h *modelChannel, x *entry.Settle) {
-	there := func(tag uint64) bool { d, ok := h.flight[tag]; return ok && !d.noAck }
+	there := func(tag uint64) bool { d, ok := h.flight[tag]; return ok && !d.noAck && !h.gathered(tag) }
 	var tags []uint64
 	for _, tag := range slices.Sorted(maps.Keys(h.flight)) {
 		covered := tag >= x.First && tag <= x.Last
@@ -207,6 +242,10 @@ func (m *model) settle(h *modelChannel, x *entry.Settle) {
 		m.release(h, entry.Released)
 		return
 	}
+	if h.tx {
+		h.settled, h.outcomes = append(h.settled, tags), append(h.outcomes, x.Outcome)
+		return
+	}
 	for _, tag := range tags {
 		m.end(h, tag, x.Outcome)
 	}
@@ -218,6 +257,8 @@ func (m *model) release(h *modelChannel, how entry.Outcome) {
 	for _, tag := range slices.Sorted(maps.Keys(h.flight)) {
 		m.end(h, tag, how)
 	}
+	h.rollback()
+	h.tx = false
 	h.prefetch, h.limit, h.last, h.written, h.confirm = 0, 0, 0, 0, false
 }
 

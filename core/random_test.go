@@ -79,7 +79,7 @@ func (w *walk) step() {
 	h := w.channel()
 	steps := []func(*modelChannel){w.publish, w.publish, w.publish, w.fanout, w.consume, w.cancel, w.get, w.get, w.settle,
 		w.settle, w.settle, w.recover, w.written, w.qos, w.confirm, w.reopen, w.replaceSession, w.purge, w.redeclare, w.restart,
-		w.failNode, w.wait, w.wait, w.getDead}
+		w.failNode, w.wait, w.wait, w.getDead, w.transact, w.transact}
 	steps[w.pick("step", len(steps))](h)
 	w.m.compare(w.d.Machine)
 }
@@ -176,7 +176,9 @@ func (w *walk) revive(h *modelChannel) {
 func (w *walk) recover(h *modelChannel) {
 	for _, tag := range slices.Sorted(maps.Keys(h.flight)) {
 		if !h.flight[tag].noAck {
-			w.m.end(h, tag, entry.Released)
+			if !h.gathered(tag) {
+				w.m.end(h, tag, entry.Released)
+			}
 		}
 	}
 	w.do(h, &entry.Recover{Ref: h.ref(), Requeue: true})
@@ -199,7 +201,26 @@ func (w *walk) qos(h *modelChannel) {
 	w.do(h, &entry.Qos{Ref: h.ref(), Prefetch: uint32(n), Global: global})
 }
 
+// transact begins a transaction, or ends the one at hand.
+func (w *walk) transact(h *modelChannel) {
+	switch {
+	case h.confirm:
+	case !h.tx:
+		h.tx = true
+		w.do(h, &entry.TxSelect{Ref: h.ref()})
+	case w.pick("commit", 3) > 0:
+		w.m.commit(h)
+		w.do(h, &entry.TxCommit{Ref: h.ref()})
+	default:
+		h.rollback()
+		w.do(h, &entry.TxRollback{Ref: h.ref()})
+	}
+}
+
 func (w *walk) confirm(h *modelChannel) {
+	if h.tx {
+		return
+	}
 	h.confirm = true
 	w.do(h, &entry.ConfirmSelect{Ref: h.ref()})
 }

@@ -207,3 +207,35 @@ func TestPoliciesAreChecked(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestC18_FailedDeliveriesOfAQuorumQueueAreShownAndLimited(t *testing.T) {
+	d := started(t)
+	d.Batch(1, &entry.QueueDeclare{Ref: ref, Name: "dlq"}, &entry.QueueDeclare{Ref: ref, Name: "quorum", Arguments: table("x-queue-type", "quorum",
+		"x-dead-letter-exchange", "", "x-dead-letter-routing-key", "dlq")})
+	for _, queue := range []string{"quorum", "q"} {
+		d.Batch(1, &entry.Publish{Ref: ref, Record: coretest.Record("", queue, nil, "x")})
+		for n := range 30 {
+			if n == 5 {
+				d.Restart()
+			}
+			got := d.Batch(1, &entry.Get{Ref: ref, Queue: queue})[0]
+			if queue == "quorum" && n == 21 { // 20 failures are allowed
+				if got.Kind != core.EffectGetEmpty {
+					t.Errorf("there after %d failures", n)
+				}
+				break
+			}
+			shown := 0
+			if got.Extra != nil {
+				shown = int(got.Extra.Failed)
+			}
+			if want := n; queue == "quorum" && shown != want || queue == "q" && shown != 0 {
+				t.Fatalf("%s: delivery %d shows %d failures", queue, n+1, shown)
+			}
+			d.Batch(1, &entry.Settle{Ref: ref, First: got.Tag, Last: got.Tag, Outcome: entry.Modified})
+		}
+	}
+	if got := d.Batch(1, &entry.Get{Ref: ref, Queue: "dlq"})[0]; got.Kind != core.EffectGot || got.Extra.Deaths[0].Reason != "delivery_limit" {
+		t.Errorf("the queue of dead letters has %+v", got)
+	}
+}

@@ -170,7 +170,9 @@ func (v *vhost) checkQueueType(name string, t message.Table) (Code, string) {
 	return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: %s", argumentQueueType, v.named("queue", name), wrong)
 }
 
-func unsupported(what, value string) string { return fmt.Sprintf("\"unsupported %s '%s'\"", what, value) }
+func unsupported(what, value string) string {
+	return fmt.Sprintf("\"unsupported %s '%s'\"", what, value)
+}
 
 func checkVersion(value any, t message.Table) string {
 	if wrong := checkNotNegative(value, t); wrong != "" {
