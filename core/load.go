@@ -77,7 +77,9 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 	case tableReady:
 		m.loadReady(c)
 	default:
-		c.fail(fmt.Sprintf("table %d is not known to this version", t))
+		if !m.access.load(t, c) {
+			c.fail(fmt.Sprintf("table %d is not known to this version", t))
+		}
 	}
 }
 

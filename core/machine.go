@@ -24,6 +24,7 @@ type Machine struct {
 	queuePool ready.Pool
 	tagPool   ledger.Pool
 	live      liveness
+	access    access
 
 	fingerprint uint64
 	touched     []object // changed in the entry at hand
@@ -200,7 +201,9 @@ func (m *Machine) apply(cmd entry.Command) {
 	case *entry.End:
 		m.applyEnd(x)
 	default:
-		m.applyOnChannel(cmd)
+		if !m.applyAccess(cmd) {
+			m.applyOnChannel(cmd)
+		}
 	}
 }
 
