@@ -9,6 +9,7 @@ import (
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
+	"github.com/understudy-mq/understudy/session/auth"
 )
 
 // Attach asks for a session.
@@ -38,6 +39,8 @@ type Options struct {
 	Submit    map[uint64]Submitter // by data group
 	Contents  map[uint64]Contents
 	VhostHome func(vhost string) (group uint64, ok bool) // which group holds a vhost; safe from any goroutine
+	// Access knows who may do what; nil allows everything to everybody (for tests of what lies beneath).
+	Access *auth.Registry
 }
 
 // Broker is a node's hub between the endpoints of its connections and the machines of its data groups.
@@ -45,6 +48,7 @@ type Broker struct {
 	node   uint64
 	home   func(string) (uint64, bool)
 	groups map[uint64]*group
+	access *auth.Registry
 	Stats  Stats
 }
 
@@ -77,7 +81,7 @@ type attempt struct {
 
 // New makes a Broker; its groups serve once Registered.
 func New(o Options) *Broker {
-	b := &Broker{node: o.Node, home: o.VhostHome, groups: map[uint64]*group{}}
+	b := &Broker{node: o.Node, home: o.VhostHome, access: o.Access, groups: map[uint64]*group{}}
 	for id, s := range o.Submit {
 		b.groups[id] = &group{
 			node: o.Node, submitter: s, contents: o.Contents[id], stats: &b.Stats, reason: "node is starting",
@@ -94,7 +98,13 @@ func (b *Broker) Attach(ctx context.Context, a Attach, e Endpoint) (*Session, er
 	if !ok || g == nil {
 		return nil, &Error{core.CodeNotAllowed, fmt.Sprintf("vhost %s not found", a.Vhost)}
 	}
-	request, try, err := g.attempt(&Session{group: g, endpoint: e, user: a.User, vhost: a.Vhost})
+	s := &Session{group: g, endpoint: e, user: a.User, vhost: a.Vhost}
+	if b.access != nil {
+		if s.access, ok = b.access.Enter(a.User, a.Vhost); !ok {
+			return nil, &Error{core.CodeNotAllowed, noEntry(a.User, a.Vhost)}
+		}
+	}
+	request, try, err := g.attempt(s)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +126,12 @@ func (b *Broker) Attach(ctx context.Context, a Attach, e Endpoint) (*Session, er
 	if err != nil {
 		return nil, err
 	}
+	if why := s.outlawed(); why != nil { // meanwhile, when Reauthorize may not have seen it yet
+		s.End()
+		return nil, why
+	}
 	b.Stats.Attached.Add(1)
-	return try.session, nil
+	return s, nil
 }
 
 func (g *group) attempt(s *Session) (uint64, *attempt, error) {
@@ -172,7 +186,7 @@ func (b *Broker) Unregistered(id uint64, reason string) {
 	defer g.mu.Unlock()
 	g.registered, g.reason = false, reason
 	for _, s := range g.sessions {
-		s.endpoint.Closed(refusal)
+		s.closed(refusal)
 	}
 	for _, try := range g.attaching {
 		try.answer <- refusal
@@ -209,12 +223,18 @@ func (b *Broker) Dispatch(id uint64, fx *core.Effects) {
 				continue
 			}
 		}
+		if s.cut && e.Kind != core.EffectDetached {
+			continue
+		}
 		if e.Kind == core.EffectDetached {
 			g.deliver(s)
-			s.endpoint.Closed(&Error{core.CodeConnectionForced, e.Text})
+			s.closed(&Error{core.CodeConnectionForced, e.Text})
 			delete(g.sessions, s.id)
 			s = nil
 			continue
+		}
+		if e.Kind == core.EffectConsumerCancelled {
+			s.reading.remove(e.Channel, e.Name)
 		}
 		n.count(e)
 		if len(s.pending) == 0 {

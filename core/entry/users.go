@@ -141,3 +141,6 @@ var accessMakers = [kindAccessEnd - KindUserPut]func() Command{
 	KindTopicPermissionClear - KindUserPut: func() Command { return new(TopicPermissionClear) },
 	KindRefuse - KindUserPut:               func() Command { return new(Refuse) },
 }
+
+// ChannelNumber is the channel that a command is for.
+func (r *Ref) ChannelNumber() uint16 { return r.Channel }

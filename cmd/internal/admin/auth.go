@@ -11,6 +11,14 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 )
 
+// The tags that users of the API have, as RabbitMQ has them.
+const (
+	TagAdministrator = "administrator"
+	TagMonitoring    = "monitoring"
+	TagPolicymaker   = "policymaker"
+	TagManagement    = "management"
+)
+
 type callerKey struct{}
 
 // authenticated lets requests with a good password through, and of those that change something only what a browser
@@ -43,7 +51,7 @@ func (h *Handler) authenticated(next http.Handler) http.Handler {
 // administrator says whether the caller may use the API: only administrators may.
 func administrator(caller api.Whoami) bool {
 	for _, tag := range caller.Tags {
-		if tag == "administrator" {
+		if tag == TagAdministrator {
 			return true
 		}
 	}

@@ -61,12 +61,13 @@ type Node struct {
 	listeners []listener
 	clients   *amqp.Server
 	clientTLS *tls.Config
+	accounts  *accounts
 	logins    *auth.Authenticator
 	admin     *http.Server
 
 	registered registrations
 	clusterID  atomic.Pointer[string]
-	formed     atomic.Bool // the cluster has its id and the first vhost
+	formed     atomic.Bool // the cluster has its id, the first vhost and the first user
 	draining   atomic.Bool
 	ready      chan struct{} // closed when clients were first served
 	readyOnce  sync.Once
@@ -145,11 +146,13 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 }
 
 func newNode(o Options, folder *Folder) *Node {
+	people := newAccounts()
 	return &Node{
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
 		registered: registrations{in: map[uint64]bool{}},
-		logins:     auth.New(auth.Options{Users: auth.DefaultUsers(o.Config.DefaultUser, o.Config.DefaultPass)}),
+		accounts:   people,
+		logins:     auth.New(auth.Options{Users: people.registry}),
 	}
 }
 
@@ -174,6 +177,7 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.serveAdmin(); err != nil {
 		return errors.Join(err, n.raft.Stop(ctx))
 	}
+	n.background.Go(func() { n.accounts.watch(work) })
 	n.background.Go(func() { n.form(work) })
 	return nil
 }
@@ -225,7 +229,10 @@ func (n *Node) openStore() error {
 			submit[id], contents[id] = n.handle[id], n.states[id]
 		}
 	}
-	n.broker = session.New(session.Options{Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome})
+	n.broker = session.New(session.Options{
+		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry,
+	})
+	n.accounts.state, n.accounts.submit, n.accounts.changed = n.states[systemGroup].View, n.handle[systemGroup].Submit, n.broker.Reauthorize
 	return nil
 }
 
