@@ -205,3 +205,14 @@ func (m *Machine) TopicPermissions() []TopicPermissionInfo {
 	}
 	return list
 }
+
+// HeldBy counts a user's sessions and their channels in this group, those of one node left out.
+func (m *Machine) HeldBy(user string, exceptNode uint64) (sessions, channels int) {
+	for _, s := range m.sessions {
+		if s.User == user && s.Node != exceptNode {
+			sessions++
+			channels += len(s.channels)
+		}
+	}
+	return sessions, channels
+}

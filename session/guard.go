@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
 	"github.com/understudy-mq/understudy/session/auth"
@@ -17,20 +16,12 @@ import (
 // replyTo is the pseudo queue of direct replies, which needs no permission.
 const replyTo = "amq.rabbitmq.reply-to"
 
-// admit answers the command, or the refusal that takes its place.
-func (s *Session) admit(cmd entry.Addressed) entry.Addressed {
-	if s.access == nil {
-		return cmd
-	}
-	text := s.judge(cmd)
-	if text == "" {
-		return cmd
-	}
-	ref := entry.Ref{}
+// channelOf is the channel that a command is for.
+func channelOf(cmd entry.Addressed) uint16 {
 	if c, ok := cmd.(interface{ ChannelNumber() uint16 }); ok {
-		ref.Channel = c.ChannelNumber()
+		return c.ChannelNumber()
 	}
-	return &entry.Refuse{Ref: ref, Command: cmd.Kind(), Code: uint8(core.CodeAccessRefused), Text: text}
+	return 0
 }
 
 // judge answers "", or why the command is refused.

@@ -27,7 +27,7 @@ func allow(b *Broker, generation uint64, p *core.PermissionInfo, topics ...core.
 		p.User, p.Vhost = "u", "/"
 		all = append(all, *p)
 	}
-	b.access.Update(generation, []core.UserInfo{{Name: "u"}}, all, topics)
+	b.access.Update(generation, []core.UserInfo{{Name: "u", MaxConnections: -1, MaxChannels: -1}}, all, topics)
 }
 
 func table(key, value string) []byte {

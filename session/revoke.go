@@ -108,6 +108,7 @@ func (g *group) reauthorize() {
 
 // closed tells the endpoint that the attachment is over, unless it knows. The caller holds group.mu.
 func (s *Session) closed(why *Error) {
+	s.release()
 	if !s.cut {
 		s.endpoint.Closed(why)
 	}

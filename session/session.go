@@ -43,7 +43,10 @@ type Session struct {
 	endpoint  Endpoint
 	access    *auth.Access // nil: all is allowed
 	reading   reading
-	cut       bool // its endpoint was closed by reauthorize; guarded by group.mu
+	holding   holding
+	denied    func(user, vhost, text string)
+	lastTold  string // what denied was told last
+	cut       bool   // its endpoint was closed by reauthorize; guarded by group.mu
 
 	buf []byte // commands encoded since the last Flush
 	n   int    // how many
@@ -71,7 +74,16 @@ func (s *Session) Vhost() string { return s.vhost }
 
 // Do encodes a command of this session; the caller has set its Channel.
 func (s *Session) Do(cmd entry.Addressed) {
-	cmd = s.admit(cmd)
+	if s.access != nil {
+		if text := s.judgeChannel(cmd); text != "" {
+			s.refuse(channelOf(cmd), cmd.Kind(), core.CodeNotAllowed, text)
+			return
+		}
+		if text := s.judge(cmd); text != "" {
+			s.refuse(channelOf(cmd), cmd.Kind(), core.CodeAccessRefused, text)
+			return
+		}
+	}
 	cmd.Address(s.id, s.epoch)
 	s.buf = entry.Append(s.buf, cmd)
 	s.encoded()
@@ -82,7 +94,7 @@ func (s *Session) Do(cmd entry.Addressed) {
 func (s *Session) Publish(channel uint16, mandatory, fragmented bool, rec *message.Record) {
 	if s.access != nil {
 		if text := s.judgePublish(rec); text != "" {
-			s.refuse(channel, entry.KindPublish, text)
+			s.refuse(channel, entry.KindPublish, core.CodeAccessRefused, text)
 			return
 		}
 	}
@@ -93,8 +105,13 @@ func (s *Session) Publish(channel uint16, mandatory, fragmented bool, rec *messa
 	s.encoded()
 }
 
-func (s *Session) refuse(channel uint16, kind entry.Kind, text string) {
-	s.buf = entry.Append(s.buf, &entry.Refuse{Ref: s.ref(channel), Command: kind, Code: uint8(core.CodeAccessRefused), Text: text})
+// refuse encodes a refusal in a command's place.
+func (s *Session) refuse(channel uint16, kind entry.Kind, code core.Code, text string) {
+	if text != s.lastTold {
+		s.lastTold = text
+		s.denied(s.user, s.vhost, text)
+	}
+	s.buf = entry.Append(s.buf, &entry.Refuse{Ref: s.ref(channel), Command: kind, Code: uint8(code), Text: text})
 	s.encoded()
 }
 
@@ -176,6 +193,7 @@ func (s *Session) Detach() { s.leave(&entry.Detach{}) }
 
 func (s *Session) leave(cmd entry.Addressed) {
 	if s.group.forget(s) {
+		defer s.release()
 		s.Do(cmd)
 		_ = s.Flush() // unregistered: the machine has ended the session already
 	}

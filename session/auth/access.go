@@ -190,3 +190,6 @@ func (a *Access) StillReads(queue string) string {
 	}
 	return a.refusal(Read, Queue, queue)
 }
+
+// Limits are the user's.
+func (a *Access) Limits() Limits { return a.registry.Limits(a.user) }
