@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/understudy-mq/understudy/amqp"
+	"github.com/understudy-mq/understudy/cmd/internal/audit"
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 	"github.com/understudy-mq/understudy/cmd/internal/telemetry"
@@ -62,6 +63,7 @@ type Node struct {
 	clients   *amqp.Server
 	clientTLS *tls.Config
 	accounts  *accounts
+	audit     *audit.Log
 	logins    *auth.Authenticator
 	admin     *http.Server
 
@@ -163,6 +165,9 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.claim(ctx); err != nil {
 		return err
 	}
+	if err := n.openAudit(); err != nil {
+		return err
+	}
 	if err := n.openStore(); err != nil {
 		return err
 	}
@@ -230,9 +235,11 @@ func (n *Node) openStore() error {
 		}
 	}
 	n.broker = session.New(session.Options{
-		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry,
+		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry, Denied: n.denied,
+		Elsewhere: n.heldElsewhere,
 	})
-	n.accounts.state, n.accounts.submit, n.accounts.changed = n.states[systemGroup].View, n.handle[systemGroup].Submit, n.broker.Reauthorize
+	a := n.accounts
+	a.state, a.submit, a.changed = n.states[systemGroup].View, n.handle[systemGroup].Submit, n.broker.Reauthorize
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
+	"github.com/understudy-mq/understudy/cmd/internal/audit"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/session/auth"
@@ -27,6 +28,8 @@ type accounts struct {
 	state    func(func(*core.Machine)) // reads the system group
 	submit   func(commands []byte, n int) error
 	changed  func() // called when the registry has changed
+	audit    func(audit.Event)
+	limiting sync.Mutex
 
 	refreshing sync.Mutex
 	wake       chan struct{} // holds one: something may have changed
@@ -122,12 +125,9 @@ func (a *accounts) forget(request uint64) {
 	delete(a.waiting, request)
 }
 
-// errNoUser is the answer of a change to a user that is not there.
-var errNoUser = errors.New("no such user")
-
 // change carries out a change: once it answers nil, this node judges by the new state. command makes it with its number.
-// Errors: errNoUser; admin.Unavailable, and then the change may still come.
-func (a *accounts) change(ctx context.Context, command func(request uint64) entry.Command) error {
+// Errors: admin.ErrNoUser; admin.Unavailable, and then the change may still come.
+func (a *accounts) change(ctx context.Context, what audit.Event, command func(request uint64) entry.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
 	defer cancel()
 	request, answer := a.expect()
@@ -139,8 +139,9 @@ func (a *accounts) change(ctx context.Context, command func(request uint64) entr
 	case e := <-answer:
 		a.refresh()
 		if e.Kind == core.EffectRefused {
-			return errNoUser
+			return admin.ErrNoUser
 		}
+		a.audit(what)
 		return nil
 	case <-ctx.Done():
 		return admin.Unavailable{Err: errors.New("the system group has not answered in time; the change may still come")}
