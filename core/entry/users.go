@@ -131,15 +131,16 @@ func (x *Refuse) code(c *coder) {
 	c.str(&x.Text)
 }
 
+// accessMakers are in the order of the kinds.
 var accessMakers = [kindAccessEnd - KindUserPut]func() Command{
-	KindUserPut - KindUserPut:              func() Command { return new(UserPut) },
-	KindUserDelete - KindUserPut:           func() Command { return new(UserDelete) },
-	KindUserLimits - KindUserPut:           func() Command { return new(UserLimits) },
-	KindPermissionSet - KindUserPut:        func() Command { return new(PermissionSet) },
-	KindPermissionClear - KindUserPut:      func() Command { return new(PermissionClear) },
-	KindTopicPermissionSet - KindUserPut:   func() Command { return new(TopicPermissionSet) },
-	KindTopicPermissionClear - KindUserPut: func() Command { return new(TopicPermissionClear) },
-	KindRefuse - KindUserPut:               func() Command { return new(Refuse) },
+	func() Command { return new(UserPut) },
+	func() Command { return new(UserDelete) },
+	func() Command { return new(UserLimits) },
+	func() Command { return new(PermissionSet) },
+	func() Command { return new(PermissionClear) },
+	func() Command { return new(TopicPermissionSet) },
+	func() Command { return new(TopicPermissionClear) },
+	func() Command { return new(Refuse) },
 }
 
 // ChannelNumber is the channel that a command is for.

@@ -223,3 +223,24 @@ func TestAUsersLimitsAreKept(t *testing.T) {
 	wantReply(t, "a second channel", err, 530,
 		"NOT_ALLOWED - number of channels opened for user 'app' has reached the maximum allowed user limit of (1)")
 }
+
+func TestARevocationReachesTheOtherNodes(t *testing.T) {
+	first := start(t, settings(t, 1))
+	ready(t, first)
+	c := settings(t, 2)
+	c.Join = "http://" + address(first, protocolHTTP)
+	second := start(t, c)
+	ready(t, second)
+	newUser(t, second, "app", ".*", ".*", ".*") // by a node that does not lead
+	eventually(t, "the user is known to node 1", func() bool { return first.accounts.MayEnter("app", "/") })
+	conn, _ := channelAs(t, second, "app")
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	adminCall(t, first, "DELETE", "/api/users/app", "", 204)
+	select {
+	case e := <-closed:
+		wantReply(t, "close", error(e), 320, "CONNECTION_FORCED - user 'app' was deleted")
+	case <-time.After(5 * time.Second):
+		t.Error("still connected 5 s after the answer")
+	}
+	stop(t, second)
+}
