@@ -14,6 +14,7 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/audit"
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
 	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/session"
 	"github.com/understudy-mq/understudy/session/auth"
 )
 
@@ -28,7 +29,7 @@ func (n *Node) openClients() error {
 	}
 	n.clients = amqp.New(amqp.Options{
 		V091: v091.Options{
-			Attach:          amqp.Sessions(n.broker),
+			Attach:          n.attach,
 			Authenticate:    n.clientLogin,
 			MaxMessageBytes: uint64(n.cfg.MaxMessageBytes),
 			Version:         n.o.Version,
@@ -115,6 +116,14 @@ func (n *Node) clientLogin(user, password string, peer net.Addr) (string, error)
 // denied takes note of what a client was not allowed.
 func (n *Node) denied(user, vhost, text string) {
 	n.audit.Write(audit.Event{Event: "denied", User: user, Vhost: vhost, Text: text})
+}
+
+// attach lets a client in while the node hears of changes to what its user may do.
+func (n *Node) attach(ctx context.Context, a session.Attach, e session.Endpoint) (v091.Session, error) {
+	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf {
+		return nil, &session.Error{Code: core.CodeConnectionForced, Text: "node cannot reach the system group's leader"}
+	}
+	return amqp.Sessions(n.broker)(ctx, a, e)
 }
 
 // heldElsewhere counts what a user holds on the other nodes.

@@ -299,6 +299,9 @@ func (n *Node) observer() replication.Observer {
 		Unregistered: func(group uint64, reason string) {
 			n.registered.set(group, false)
 			n.broker.Unregistered(group, reason)
+			if group == systemGroup && n.clients != nil { // who may do what is not known for certain
+				n.clients.CloseAll(reason)
+			}
 		},
 		Leader: func(_, _, _ uint64) { n.metrics.LeaderChanged() },
 		Synced: n.metrics.Synced,

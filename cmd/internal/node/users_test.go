@@ -244,3 +244,15 @@ func TestARevocationReachesTheOtherNodes(t *testing.T) {
 	}
 	stop(t, second)
 }
+
+func TestANodeThatHearsNoChangesOfUsersServesNobody(t *testing.T) {
+	n := start(t, settings(t, 1))
+	ready(t, n)
+	closed := dial(t, n).NotifyClose(make(chan *amqp.Error, 1))
+	n.observer().Unregistered(systemGroup, "no leader")
+	wantReply(t, "close", error(<-closed), 320, "CONNECTION_FORCED - no leader")
+	_, err := dialAs(n, "guest", "guest")
+	wantReply(t, "open", err, 320, "CONNECTION_FORCED - node cannot reach the system group's leader")
+	n.observer().Registered(systemGroup, 1)
+	dial(t, n)
+}
