@@ -3,7 +3,9 @@
 //
 // Guarantees: everything under /api needs a password (basic auth); bodies are bounded; a request that a browser sends
 // from another origin, or with another content type than JSON, changes nothing. Every error has a JSON body with
-// "error" and "reason".
+// "error" and "reason". What a caller may see and do is told by its tags, as in RabbitMQ: the users and the cluster are
+// for administrators to change, and callers who are neither administrator nor monitoring see the vhosts alone that they
+// have permissions in.
 //
 // Not guaranteed: that a listing is one cut over several vhosts; each vhost by itself is.
 //
