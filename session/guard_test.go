@@ -203,3 +203,27 @@ func TestConsumersThatEndedAreNotJudged(t *testing.T) {
 		t.Errorf("closed: %v", e.closed)
 	}
 }
+
+// Direct replies need no permission; a name like theirs gives a client none.
+func TestDirectRepliesNeedNoPermission(t *testing.T) {
+	ref := entry.Ref{Channel: 3}
+	for _, c := range []struct {
+		cmd    entry.Addressed
+		passes bool
+	}{
+		{&entry.QueueDeclare{Ref: ref, Name: replyTo + "x", Generated: true, Exclusive: true}, true},
+		{&entry.Consume{Ref: ref, Queue: replyTo + "x", Tag: "t"}, true},
+		{&entry.QueueDeclare{Ref: ref, Name: replyTo + "x"}, false},
+		{&entry.QueueDeclare{Ref: ref, Name: "amq.gen-x", Generated: true}, false},
+		{&entry.Consume{Ref: ref, Queue: "amq.gen-x", Tag: "t"}, false},
+	} {
+		s, f, _, _ := guarded(t, core.PermissionInfo{Configure: "^$", Write: "^$", Read: "^$"})
+		s.Do(c.cmd)
+		if err := s.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if _, refused := f.last().(*entry.Refuse); refused == c.passes {
+			t.Errorf("%#v became %#v", c.cmd, f.last())
+		}
+	}
+}
