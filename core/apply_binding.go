@@ -81,7 +81,7 @@ func (m *Machine) bind(v *vhost, b *binding, args message.Table) (Code, string) 
 	if code, text := m.checkBindings(v); code != CodeOK {
 		return code, text
 	}
-	if err := v.router.Bind(b.Source, b.dest(), b.Key, args); errors.Is(err, route.ErrMatch) {
+	if err := v.router.Bind(b.Source, b.dest(), b.Key, args); errors.Is(err, route.ErrMatch) || errors.Is(err, route.ErrWeight) {
 		return CodePreconditionFailed, err.Error()
 	} else if err != nil {
 		return CodeInternalError, err.Error()
@@ -92,6 +92,9 @@ func (m *Machine) bind(v *vhost, b *binding, args message.Table) (Code, string) 
 }
 
 func (v *vhost) addBinding(b *binding) {
+	if b.source.Type == route.Headers {
+		v.byHeaders++
+	}
 	b.at, b.atFrom = len(v.bindings), len(b.source.from)
 	v.bindings = append(v.bindings, b)
 	v.binding[b.identity] = b
@@ -134,6 +137,9 @@ func (m *Machine) removeBinding(v *vhost, b *binding) {
 	args, err := message.ParseTable(b.Arguments)
 	if err == nil { // it parsed when it was bound
 		v.router.Unbind(b.Source, b.dest(), b.Key, args)
+	}
+	if b.source.Type == route.Headers {
+		v.byHeaders--
 	}
 	delete(v.binding, b.identity)
 	if x := take(&v.bindings, b.at); x != nil {

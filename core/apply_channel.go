@@ -50,7 +50,7 @@ func (m *Machine) applyChannelOpen(x *entry.ChannelOpen) {
 		m.forget(h)
 	}
 	at, _ := s.searchChannel(x.Channel)
-	h := &channel{session: s, channelRow: channelRow{Session: s.ID, Number: x.Channel}}
+	h := newChannel(s, channelRow{Session: s.ID, Number: x.Channel})
 	s.channels = slices.Insert(s.channels, at, h)
 	m.touch(h)
 	m.reply(h, entry.KindChannelOpen, false)
@@ -74,7 +74,7 @@ func (m *Machine) applyChannelClose(x *entry.ChannelClose) {
 
 // forget closes a channel and frees its number.
 func (m *Machine) forget(h *channel) {
-	m.release(h)
+	m.release(h, entry.Released)
 	s := h.session
 	at, _ := s.searchChannel(h.Number)
 	s.channels = slices.Delete(s.channels, at, at+1)
@@ -83,20 +83,24 @@ func (m *Machine) forget(h *channel) {
 	m.touch(h)
 }
 
-// release undoes all that a channel holds: its consumers go, its deliveries return to their places.
-func (m *Machine) release(h *channel) {
+// release undoes all that a channel holds: its consumers go, its deliveries return to their places. how is Modified where
+// its connection was lost: that counts as a failed delivery.
+func (m *Machine) release(h *channel, how entry.Outcome) {
+	m.rollback(h)
+	h.Tx = false
 	consumers := slices.Clone(h.consumers)
 	for len(h.consumers) > 0 {
 		m.removeConsumer(h.consumers[len(h.consumers)-1])
 	}
 	for tag := h.flight.Before(h.LastTag); tag != 0; tag = h.flight.Before(tag - 1) {
-		m.giveBack(h, tag, entry.Released)
+		m.giveBack(h, tag, how)
 	}
 	h.flight.Clear(&m.tagPool)
 	m.dropParts(h)
 	for _, c := range consumers {
 		m.autoDelete(c.queue)
 	}
+	h.Runs, h.Shortest, h.Checked = nil, 0, 0
 	h.Confirm, h.Prefetch, h.Limit, h.LastTag, h.Written, h.Served = false, 0, 0, 0, 0, 0
 	m.touch(h)
 }
@@ -128,18 +132,22 @@ func (m *Machine) refuse(h *channel, kind entry.Kind, code Code, text string) {
 		e.Command, e.Code, e.Text = kind, code, text
 	}
 	if code.Hard() {
-		m.closeChannels(s)
+		m.closeChannels(s, entry.Released)
 		s.Failed = true
 		m.touch(s)
 		return
 	}
-	m.release(h)
+	m.release(h, entry.Released)
 	h.Failed = true
 }
 
 func (m *Machine) applyConfirmSelect(x *entry.ConfirmSelect) {
 	h := m.channelOf(&x.Ref)
 	if h == nil {
+		return
+	}
+	if h.Tx {
+		m.refuse(h, entry.KindConfirmSelect, CodePreconditionFailed, "cannot switch from tx to confirm mode")
 		return
 	}
 	h.Confirm = true
@@ -162,20 +170,20 @@ func (m *Machine) applyQos(x *entry.Qos) {
 	m.regainAll(h)
 }
 
-// confirm confirms one publish. Confirms of a channel in a row become one effect.
-func (m *Machine) confirm(h *channel) {
+// confirm confirms one publish, or with EffectNacked refuses it. Those of a channel in a row become one effect.
+func (m *Machine) confirm(h *channel, kind EffectKind) {
 	s := h.session
 	if !h.Confirm || m.fx.Node != 0 && m.fx.Node != s.Node {
 		return
 	}
 	if s.lastEffect < len(m.fx.List) {
 		e := &m.fx.List[s.lastEffect]
-		if e.Kind == EffectConfirmed && e.Session == s.ID && e.Channel == h.Number && e.Epoch == s.Epoch {
+		if e.Kind == kind && e.Session == s.ID && e.Channel == h.Number && e.Epoch == s.Epoch {
 			e.Count++
 			return
 		}
 	}
-	m.emit(s, EffectConfirmed, h.Number).Count = 1
+	m.emit(s, kind, h.Number).Count = 1
 }
 
 // takeFlight ends a delivery and gives its credit back. It answers the delivery's queue, nil if that was deleted.

@@ -15,12 +15,17 @@ const (
 	windowBytes    = 4 << 20
 )
 
-// Flags of a ready.Ref. The bits from countShift on are the number of failed deliveries.
+// Flags of a ready.Ref. The bits from priorityShift on are its lane, those from countShift on the number of failed
+// deliveries.
 const (
 	flagRedelivered = 1 << iota
 	flagFragmented  // content has parts: vhost.content
 	flagNoAck       // of a delivery: it is settled when written
-	countShift      = 8
+	flagNoted       // the queue has a note on it: queue.notes
+	flagLettered    // the broker keeps something beside it: vhost.letter
+	flagGathered    // of a delivery: a transaction has its settlement
+	priorityShift   = 8
+	countShift      = 16
 	countOne        = 1 << countShift
 )
 
@@ -45,8 +50,10 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 	case h.tagged(x.Tag) != nil:
 		code, text = CodeNotAllowed, fmt.Sprintf("attempt to reuse consumer tag '%s'", x.Tag)
 	case code != CodeOK:
-	case q.exclusive != nil || x.Exclusive && len(q.consumers) > 0:
+	case q.exclusive != nil || x.Exclusive && (len(q.consumers) > 0 || q.set.singleActive):
 		code, text = CodeAccessRefused, q.vhost.named("queue", q.Name)+" in exclusive use"
+	default:
+		code, text = checkConsumer(q, x.Arguments)
 	}
 	if code == CodeOK {
 		code, text = m.checkConsumers(h)
@@ -64,7 +71,15 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 	}
 	c := &consumer{consumerRow: consumerRow{Vhost: v.Vhost, Number: v.Consumers, Queue: q.ID, Session: h.Session,
 		Channel: h.Number, Tag: x.Tag, NoAck: x.NoAck, Exclusive: x.Exclusive, Limit: limit, Arguments: clone(x.Arguments)}}
+	c.Priority, _ = argumentInteger(x.Arguments, argumentPriority)
+	c.Timeout = none
+	if limit, ok := argumentInteger(x.Arguments, argumentTimeout); ok {
+		c.Timeout = limit
+	}
 	m.linkConsumer(c, q, h)
+	if q.set.singleActive && q.Active == 0 {
+		q.Active = c.Number
+	}
 	m.touch(q)
 	m.touch(c)
 	m.replyNamed(h, entry.KindConsume, x.NoWait, x.Tag, 0, 0)
@@ -115,6 +130,10 @@ func (m *Machine) removeConsumer(c *consumer) {
 		q.exclusive = nil
 	}
 	delete(q.vhost.consumer, c.Number)
+	m.use(q)
+	if q.Active == c.Number {
+		m.promote(q)
+	}
 	q.vhost.lastConsumer = nil
 	c.gone = true
 	m.touch(c)
@@ -141,9 +160,25 @@ func (c *consumer) credit() bool {
 	return c.NoAck || c.channel.Limit == 0 || c.channel.InFlight < c.channel.Limit
 }
 
+// promote makes another consumer the active one of a queue that serves one alone: of those with the highest priority the
+// oldest. One that comes later does not take its place, whatever its priority.
+func (m *Machine) promote(q *queue) {
+	q.Active = 0
+	var next *consumer
+	for _, c := range q.consumers {
+		if next == nil || c.Priority > next.Priority {
+			next = c
+		}
+	}
+	if next != nil {
+		q.Active = next.Number
+		m.regain(next)
+	}
+}
+
 // regain gives a consumer that has credit again its place in the service ring.
 func (m *Machine) regain(c *consumer) {
-	if c.Turn != 0 || !c.credit() {
+	if c.Turn != 0 || !c.credit() || c.queue.set.singleActive && c.queue.Active != c.Number {
 		return
 	}
 	c.queue.join(c)
@@ -180,14 +215,25 @@ func (q *queue) join(c *consumer) {
 	q.link(c)
 }
 
+// link puts a consumer into the ring behind those of its own priority and of higher ones.
 func (q *queue) link(c *consumer) {
-	c.previous = q.last
-	if q.last == nil {
+	before := q.last
+	for before != nil && before.Priority < c.Priority {
+		before = before.previous
+	}
+	c.previous = before
+	if before == nil {
+		c.next = q.first
 		q.first = c
 	} else {
-		q.last.next = c
+		c.next = before.next
+		before.next = c
 	}
-	q.last = c
+	if c.next == nil {
+		q.last = c
+	} else {
+		c.next.previous = c
+	}
 }
 
 // leave takes a consumer out of the service ring.
@@ -210,39 +256,64 @@ func (q *queue) leave(c *consumer) {
 
 // wait has a queue served at the end of the command, if there is anything to hand out and anyone to take it.
 func (m *Machine) wait(q *queue) {
-	if !q.waiting && q.first != nil && q.list.Len() > 0 {
+	if (q.first != nil || q.trims) && q.ready.len() > 0 {
+		m.await(q)
+	}
+}
+
+func (m *Machine) await(q *queue) {
+	if !q.waiting {
 		q.waiting = true
 		m.waiting = append(m.waiting, q)
 	}
 }
 
-// serve hands ready messages to consumers with credit, one each in turn.
+// serve does for the waiting queues what the command has left to do: messages go to consumers with credit, and then those
+// that there is no room or time for go.
 func (m *Machine) serve() {
 	for i := 0; i < len(m.waiting); i++ {
 		q := m.waiting[i]
 		q.waiting = false
-		for q.first != nil && q.list.Len() > 0 {
-			c := q.first
-			q.leave(c)
-			m.touch(c)
-			if !c.credit() {
-				continue
-			}
-			m.deliver(q, c)
-			if c.credit() {
-				q.join(c)
-			}
+		m.feed(q)
+		if q.trims {
+			m.trim(q)
 		}
+		m.expire(q)
 	}
 	clear(m.waiting)
 	m.waiting = m.waiting[:0]
 }
 
+// feed hands ready messages to consumers with credit, one each in turn.
+func (m *Machine) feed(q *queue) {
+	for q.first != nil && q.ready.len() > 0 {
+		if q.notes.Len() > 0 && !m.expireHead(q, m.fresh) {
+			return
+		}
+		c := q.first
+		q.leave(c)
+		m.touch(c)
+		if !c.credit() {
+			continue
+		}
+		m.deliver(q, c)
+		if c.credit() {
+			q.join(c)
+		}
+	}
+}
+
 // takeReady takes the first ready message of a queue.
-func (m *Machine) takeReady(q *queue) ready.Ref {
-	r := q.list.Pop(&m.queuePool)
+func (m *Machine) takeReady(q *queue) ready.Ref { return m.takeFrom(q, q.ready.top()) }
+
+// takeFrom takes the first ready message of a lane.
+func (m *Machine) takeFrom(q *queue, lane *ready.List) ready.Ref {
+	r := q.ready.pop(&m.queuePool, lane)
 	m.fingerprint -= readyHash(q, &r)
 	q.bytes -= uint64(r.Size)
+	if q.set.maxBytes != none {
+		q.bodies -= q.bodyOf(&r)
+	}
 	m.touch(q)
 	return r
 }
@@ -261,6 +332,9 @@ func (m *Machine) fly(h *channel, q *queue, c *consumer, r ready.Ref, noAck bool
 	tag = h.flight.Add(&m.tagPool, rec)
 	m.fingerprint += flightHash(h, tag, &rec)
 	h.LastTag = tag
+	if !noAck {
+		m.flown(h, q, c, tag)
+	}
 	m.touch(h)
 	return tag
 }
@@ -280,14 +354,17 @@ func (m *Machine) deliver(q *queue, c *consumer) {
 	}
 	if e := m.emit(h.session, EffectDelivered, h.Number); e != nil {
 		e.Name, e.Tag, e.NoAck, e.Windowed = c.Tag, tag, c.NoAck, c.windowed()
-		m.describe(e, q.vhost, &r)
+		m.describe(e, q, &r)
 	}
 }
 
 // describe fills in which message an effect is about.
-func (m *Machine) describe(e *Effect, v *vhost, r *ready.Ref) {
+func (m *Machine) describe(e *Effect, q *queue, r *ready.Ref) {
 	e.Redelivered = r.Flags&flagRedelivered != 0
-	e.Content = m.contentOf(v, r)
+	e.Content = m.contentOf(q.vhost, r)
+	if r.Flags&^(flagRedelivered|flagFragmented) != 0 {
+		e.Extra = m.extraOf(q, r)
+	}
 }
 
 func (m *Machine) applyGet(x *entry.Get) {
@@ -300,7 +377,8 @@ func (m *Machine) applyGet(x *entry.Get) {
 		m.refuse(h, entry.KindGet, code, text)
 		return
 	}
-	if q.list.Len() == 0 {
+	m.use(q)
+	if !m.expireHead(q, ^uint64(0)) {
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {
 			e.Command = entry.KindGet
 		}
@@ -309,7 +387,7 @@ func (m *Machine) applyGet(x *entry.Get) {
 	r := m.takeReady(q)
 	tag := m.fly(h, q, nil, r, x.NoAck)
 	if e := m.emit(h.session, EffectGot, h.Number); e != nil {
-		e.Command, e.Tag, e.NoAck, e.Messages = entry.KindGet, tag, x.NoAck, uint32(q.list.Len())
-		m.describe(e, q.vhost, &r)
+		e.Command, e.Tag, e.NoAck, e.Messages = entry.KindGet, tag, x.NoAck, uint32(q.ready.len())
+		m.describe(e, q, &r)
 	}
 }

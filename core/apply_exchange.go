@@ -6,6 +6,7 @@ import (
 
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/internal/route"
+	"github.com/understudy-mq/understudy/core/message"
 )
 
 // Texts are RabbitMQ's: applications match on them.
@@ -24,8 +25,6 @@ func cleanName(name string) string {
 	return strings.NewReplacer("\r", "", "\n", "").Replace(name)
 }
 
-var typeNames = [...]string{route.Direct: "direct", route.Fanout: "fanout", route.Topic: "topic", route.Headers: "headers"}
-
 func reserved(name string) bool { return strings.HasPrefix(name, "amq.") }
 
 func (v *vhost) addExchange(row exchangeRow) *exchange {
@@ -33,7 +32,55 @@ func (v *vhost) addExchange(row exchangeRow) *exchange {
 	v.exchanges = append(v.exchanges, x)
 	v.exchange[x.Name] = x
 	v.router.Declare(x.Name, x.Type)
+	if x.Delayed {
+		v.delaying++
+	}
+	v.configureExchange(x)
 	return x
+}
+
+const typeDelayed = "x-delayed-message"
+
+// exchangeType reads the type of a declare: x-delayed-message has another in its arguments.
+func exchangeType(x *entry.ExchangeDeclare) (kind route.Kind, delayed, ok bool) {
+	if x.Type != typeDelayed {
+		kind, ok = route.ParseKind(x.Type)
+		return kind, false, ok
+	}
+	kind, ok = route.ParseKind(text(tableOf(x.Arguments), "x-delayed-type"))
+	return kind, true, ok
+}
+
+func (x *exchange) typeName() string {
+	if x.Delayed {
+		return typeDelayed
+	}
+	return x.Type.String()
+}
+
+const (
+	argumentAlternate    = "alternate-exchange"
+	argumentHashHeader   = "hash-header"
+	argumentHashProperty = "hash-property"
+)
+
+// checkExchangeArguments refuses arguments of a new exchange.
+func (v *vhost) checkExchangeArguments(x *entry.ExchangeDeclare) (Code, string) {
+	t, err := message.ParseTable(x.Arguments)
+	if err != nil {
+		return CodeSyntaxError, "malformed arguments: " + err.Error()
+	}
+	for _, key := range [...]string{argumentAlternate, argumentHashHeader} {
+		if value, ok := t.Get(key); ok {
+			if _, isText := value.(string); !isText {
+				return CodePreconditionFailed, fmt.Sprintf("invalid type '%s' for arg '%s' in %s", typeName(value), key, v.named("exchange", x.Name))
+			}
+		}
+	}
+	if _, ok := t.Get(argumentHashProperty); ok && x.Type == route.ConsistentHash.String() {
+		return CodePreconditionFailed, fmt.Sprintf("arg '%s' for %s is not supported: hash by the routing key or a header", argumentHashProperty, v.named("exchange", x.Name))
+	}
+	return CodeOK, ""
 }
 
 func (m *Machine) applyExchangeDeclare(x *entry.ExchangeDeclare) {
@@ -57,8 +104,8 @@ func (m *Machine) applyExchangeDeclare(x *entry.ExchangeDeclare) {
 		return
 	}
 	if v.exchange[x.Name] == nil && x.Name != "" {
-		kind, _ := route.ParseKind(x.Type)
-		m.touch(v.addExchange(exchangeRow{Vhost: v.Vhost, Name: x.Name, Type: kind, Durable: x.Durable,
+		kind, delayed, _ := exchangeType(x)
+		m.touch(v.addExchange(exchangeRow{Vhost: v.Vhost, Name: x.Name, Type: kind, Delayed: delayed, Durable: x.Durable,
 			AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: clone(x.Arguments)}))
 	}
 	m.reply(h, entry.KindExchangeDeclare, x.NoWait)
@@ -69,19 +116,22 @@ func (v *vhost) checkExchangeDeclare(x *entry.ExchangeDeclare, old *exchange) (C
 	if x.Name == "" {
 		return CodeAccessRefused, textDefaultExchange
 	}
-	kind, ok := route.ParseKind(x.Type)
-	if !ok {
+	kind, delayed, ok := exchangeType(x)
+	switch {
+	case !ok && delayed:
+		return CodePreconditionFailed, "Invalid argument, 'x-delayed-type' must be an existing exchange type"
+	case !ok:
 		return CodePreconditionFailed, fmt.Sprintf("unknown exchange type '%s'", x.Type)
 	}
 	if old == nil {
 		if reserved(x.Name) {
 			return CodeAccessRefused, fmt.Sprintf("exchange name '%s' contains reserved prefix 'amq.*'", x.Name)
 		}
-		return v.checkArguments(x.Arguments)
+		return v.checkExchangeArguments(x)
 	}
 	what := v.named("exchange", x.Name)
-	if kind != old.Type {
-		return inequivalent("type", what, x.Type, typeNames[old.Type])
+	if delayed != old.Delayed || !delayed && kind != old.Type {
+		return inequivalent("type", what, x.Type, old.typeName())
 	}
 	for _, f := range []struct {
 		name       string
@@ -150,6 +200,9 @@ func (m *Machine) deleteDoomed(v *vhost) {
 		v.exchanges = v.exchanges[:last]
 		delete(v.exchange, x.Name)
 		v.router.Delete(x.Name)
+		if x.Delayed {
+			v.delaying--
+		}
 		v.lastExchange = nil
 		m.touch(x)
 	}

@@ -64,6 +64,11 @@ func (m *Machine) detachNode(id uint64, reason string) {
 func (m *Machine) applyLeaderUp(x *entry.LeaderUp) {
 	m.header.Leader, m.header.Term = x.Node, x.Term
 	m.touch(&m.header)
+	for _, v := range m.vhosts {
+		for _, q := range v.queues {
+			m.use(q) // nobody could while there was no leader
+		}
+	}
 }
 
 func (m *Machine) applyClusterInit(x *entry.ClusterInit) {
@@ -89,7 +94,7 @@ func (m *Machine) applyVhostCreate(x *entry.VhostCreate) {
 	}
 	m.header.Vhosts++
 	m.touch(&m.header)
-	v := newVhost(vhostRow{Vhost: m.header.Vhosts, ID: x.ID, Name: x.Name})
+	v := newVhost(vhostRow{Vhost: m.header.Vhosts, ID: x.ID, Name: x.Name, MaxQueues: none, MaxConnections: none})
 	m.addVhost(v)
 	m.touch(v)
 	for _, row := range predeclared {
@@ -100,7 +105,10 @@ func (m *Machine) applyVhostCreate(x *entry.VhostCreate) {
 
 func (m *Machine) addVhost(v *vhost) {
 	m.vhosts = append(m.vhosts, v)
-	m.vhost[v.Name] = v
+	if !v.Deleted {
+		m.vhost[v.Name] = v
+	}
+	v.timer = timer{table: tableVhost, vhost: v.Vhost, owner: v}
 }
 
 func newVhost(row vhostRow) *vhost {
@@ -113,5 +121,6 @@ func newVhost(row vhostRow) *vhost {
 		consumer:    make(map[uint32]*consumer),
 		binding:     make(map[string]*binding),
 		content:     make(map[uint64]*content),
+		letter:      make(map[uint64]*letter),
 	}
 }

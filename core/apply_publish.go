@@ -29,15 +29,37 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 		parts = m.takeParts(h)
 	}
 	v := h.session.vhost
+	marks := m.marksOf()
+	wait := m.delayOf(v)
+	if wait > 0 && !h.Tx {
+		m.delay(h, x, offset, &marks, wait, parts)
+		return
+	}
+	if h.Tx {
+		m.gather(h, x, offset, &marks, wait, parts)
+		return
+	}
+	var letter *letterRow
+	if m.needsLetter(v, &marks) {
+		row := m.newLetter(v, &marks)
+		letter = &row
+	}
+	refused := v.rejecting > 0 && m.refused(v, marks.body)
+	m.fresh = v.Messages
 	v.Messages++
 	m.touch(v)
 	r := ready.Ref{Number: v.Messages, Loc: uint64(message.NewLoc(m.index, offset)), Size: uint32(len(x.Record))}
-	if len(m.routes) == 0 {
+	switch {
+	case refused:
+		m.turnAway(v, r, &marks, letter, parts)
+		m.confirm(h, EffectNacked)
+		return
+	case len(m.routes) == 0:
 		m.unroutable(h, x, &r, parts)
-	} else {
-		m.enqueueAll(v, r, parts)
+	default:
+		m.enqueueAll(v, r, &marks, letter, parts)
 	}
-	m.confirm(h)
+	m.confirm(h, EffectConfirmed)
 }
 
 // route finds the queues that the record at hand goes to, or answers its refusal.
@@ -45,6 +67,7 @@ func (m *Machine) route(v *vhost) (Code, string) {
 	if code, text := v.checkPublish(m.record.Exchange); code != CodeOK {
 		return code, text
 	}
+	v.router.Seed(v.Messages)
 	m.routes = v.router.Route(m.record.Exchange, m.record.RoutingKey, m.headers, m.routes[:0])
 	if mayHaveCopies(m.record.Properties) {
 		return m.routeCopies(v)
@@ -52,15 +75,60 @@ func (m *Machine) route(v *vhost) (Code, string) {
 	return CodeOK, ""
 }
 
+// attachLetter keeps a letter beside a message that goes to all routes; nil is none.
+func (m *Machine) attachLetter(v *vhost, r *ready.Ref, letter *letterRow) {
+	if letter == nil {
+		return
+	}
+	r.Flags |= flagLettered
+	letter.Number, letter.Refs = r.Number, uint32(len(m.routes))
+	m.touch(v.addLetter(*letter))
+}
+
 // enqueueAll enters a new message into all its queues.
-func (m *Machine) enqueueAll(v *vhost, r ready.Ref, parts []message.Part) {
+func (m *Machine) enqueueAll(v *vhost, r ready.Ref, x *marks, letter *letterRow, parts []message.Part) {
 	if len(parts) > 0 {
 		r.Flags |= flagFragmented
 		m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: r.Number, Refs: uint32(len(m.routes)), Parts: parts}))
 	}
+	m.attachLetter(v, &r, letter)
 	for _, id := range m.routes {
 		m.live.add(r.Loc)
-		m.enqueue(v.queueByID(id), r)
+		m.enter(v.queueByID(id), r, x)
+	}
+}
+
+// refused says whether one of the message's queues refuses it: then none gets it.
+func (m *Machine) refused(v *vhost, body uint64) bool {
+	for _, id := range m.routes {
+		if v.queueByID(id).refuses(body) {
+			return true
+		}
+	}
+	return false
+}
+
+// turnAway drops a message that a queue of its own has refused, or dead-letters it for those that say so.
+func (m *Machine) turnAway(v *vhost, r ready.Ref, x *marks, letter *letterRow, parts []message.Part) {
+	routes := m.routes
+	m.routes = m.routes[:0]
+	for _, id := range routes {
+		if q := v.queueByID(id); q.set.overflow == rejectPublishDLX && q.set.deadLetters && q.refuses(x.body) {
+			m.routes = append(m.routes, id)
+		}
+	}
+	if len(m.routes) == 0 {
+		m.live.removeParts(parts)
+		return
+	}
+	if len(parts) > 0 {
+		r.Flags |= flagFragmented
+		m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: r.Number, Refs: uint32(len(m.routes)), Parts: parts}))
+	}
+	m.attachLetter(v, &r, letter)
+	for _, id := range m.routes {
+		m.live.add(r.Loc)
+		m.bury(v.queueByID(id), &r, reasonMaxLength)
 	}
 }
 
@@ -93,19 +161,28 @@ func (m *Machine) recordHeaders() message.Table {
 
 func (m *Machine) unroutable(h *channel, x *entry.Publish, r *ready.Ref, parts []message.Part) {
 	if x.Mandatory {
-		if e := m.emit(h.session, EffectReturned, h.Number); e != nil {
-			e.Command, e.Code, e.Text = entry.KindPublish, CodeNoRoute, "NO_ROUTE"
-			e.Content = Content{Number: r.Number, Loc: message.Loc(r.Loc), Size: r.Size, Record: x.Record, Parts: parts}
-		}
+		m.giveReturn(h, Content{Number: r.Number, Loc: message.Loc(r.Loc), Size: r.Size, Record: x.Record}, parts)
 	}
 	m.live.removeParts(parts)
 }
 
+// giveReturn hands a mandatory message back to its publisher.
+func (m *Machine) giveReturn(h *channel, c Content, parts []message.Part) {
+	if e := m.emit(h.session, EffectReturned, h.Number); e != nil {
+		e.Command, e.Code, e.Text = entry.KindPublish, CodeNoRoute, "NO_ROUTE"
+		e.Content = c
+		e.Parts = parts
+	}
+}
+
 // enqueue adds a ready message that is new to the queue, or comes back to it.
 func (m *Machine) enqueue(q *queue, r ready.Ref) {
-	q.list.Push(&m.queuePool, r)
+	q.ready.push(&m.queuePool, r)
 	m.fingerprint += readyHash(q, &r)
 	q.bytes += uint64(r.Size)
+	if q.set.maxBytes != none {
+		q.bodies += q.bodyOf(&r)
+	}
 	m.touch(q)
 	m.wait(q)
 }
@@ -167,6 +244,9 @@ func (m *Machine) contentOf(v *vhost, r *ready.Ref) Content {
 // dropContent ends one reference to a message's content.
 func (m *Machine) dropContent(v *vhost, r *ready.Ref) {
 	m.live.remove(r.Loc)
+	if r.Flags&flagLettered != 0 {
+		m.dropLetter(v, r.Number)
+	}
 	if r.Flags&flagFragmented == 0 {
 		return
 	}

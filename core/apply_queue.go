@@ -6,7 +6,14 @@ import (
 
 	"github.com/understudy-mq/understudy/core/entry"
 	ready "github.com/understudy-mq/understudy/core/internal/queue"
+	"github.com/understudy-mq/understudy/core/message"
 )
+
+// tableOf reads arguments that were checked when they came in.
+func tableOf(arguments []byte) message.Table {
+	t, _ := message.ParseTable(arguments)
+	return t
+}
 
 func clone(b []byte) []byte { return append([]byte(nil), b...) }
 
@@ -23,11 +30,29 @@ func (v *vhost) queueByID(id uint32) *queue {
 
 func (v *vhost) addQueue(row queueRow) *queue {
 	q := &queue{queueRow: row, vhost: v}
+	q.ready.open(settingsOf(tableOf(row.Arguments)).maxPriority)
+	v.configure(q)
+	q.timer = timer{table: tableQueue, vhost: q.Vhost, id: uint64(q.ID), owner: q}
 	v.queues = append(v.queues, q)
 	v.queue[q.ID] = q
 	v.queueByName[q.Name] = q
 	v.router.Name(q.Name, q.ID)
 	return q
+}
+
+// rejects says whether the queue may refuse messages.
+func (q *queue) rejects() bool {
+	return q.set.overflow != dropHead && (q.set.maxLength != none || q.set.maxBytes != none)
+}
+
+// countQueue counts a queue in or out among those of its kind.
+func (v *vhost) countQueue(q *queue, n int) {
+	if q.rejects() {
+		v.rejecting += n
+	}
+	if q.set.deadLetters {
+		v.deadLettering += n
+	}
 }
 
 // check answers the refusal for a session that may not use the queue, which belongs to another.
@@ -81,7 +106,11 @@ func (m *Machine) applyQueueDeclare(x *entry.QueueDeclare) {
 	if q == nil {
 		q = m.newQueue(h.session, x)
 	}
-	m.replyNamed(h, entry.KindQueueDeclare, x.NoWait, q.Name, q.list.Len(), len(q.consumers))
+	if !x.Passive {
+		m.use(q)
+	}
+	m.expire(q)
+	m.replyNamed(h, entry.KindQueueDeclare, x.NoWait, q.Name, q.ready.len(), len(q.consumers))
 }
 
 func (m *Machine) newQueue(s *session, x *entry.QueueDeclare) *queue {
@@ -105,10 +134,10 @@ func (v *vhost) checkNewQueue(x *entry.QueueDeclare) (Code, string) {
 	if reserved(x.Name) && !x.Generated {
 		return CodeAccessRefused, fmt.Sprintf("queue name '%s' contains reserved prefix 'amq.*'", x.Name)
 	}
-	if code, text := v.checkArguments(x.Arguments); code != CodeOK {
+	if code, text := v.checkQueueLimit(x.Name); code != CodeOK {
 		return code, text
 	}
-	return v.checkQueueType(x)
+	return v.checkQueueArguments(x.Name, x.Arguments)
 }
 
 // checkDeclare judges a declare of a queue that exists.
@@ -143,10 +172,10 @@ func (m *Machine) applyQueueDelete(x *entry.QueueDelete) {
 	case code != CodeOK:
 	case x.IfUnused && len(q.consumers) > 0:
 		code, text = CodePreconditionFailed, q.vhost.named("queue", q.Name)+" in use"
-	case x.IfEmpty && q.list.Len() > 0:
+	case x.IfEmpty && q.ready.len() > 0:
 		code, text = CodePreconditionFailed, q.vhost.named("queue", q.Name)+" not empty"
 	default:
-		messages = q.list.Len()
+		messages = q.ready.len()
 		m.deleteQueue(q)
 	}
 	if code != CodeOK {
@@ -168,6 +197,9 @@ func (m *Machine) deleteQueue(q *queue) {
 		m.removeConsumer(c)
 	}
 	m.clearQueue(q)
+	m.dropHeld(q)
+	q.notes.Each(func(x ready.Note) { m.fingerprint -= noteHash(q, &x) }) // of deliveries in flight
+	q.notes.Clear()
 	for len(q.bindings) > 0 {
 		m.removeBinding(v, q.bindings[len(q.bindings)-1])
 	}
@@ -177,6 +209,7 @@ func (m *Machine) deleteQueue(q *queue) {
 	delete(v.queue, q.ID)
 	delete(v.queueByName, q.Name)
 	v.router.Unname(q.Name)
+	v.countQueue(q, -1)
 	v.lastQueue = nil
 	if s := m.session[q.Owner]; s != nil {
 		at := slices.Index(s.exclusive, q)
@@ -188,12 +221,12 @@ func (m *Machine) deleteQueue(q *queue) {
 
 // clearQueue drops the ready messages.
 func (m *Machine) clearQueue(q *queue) {
-	q.list.Each(func(r ready.Ref) {
+	q.ready.each(func(r ready.Ref) {
 		m.fingerprint -= readyHash(q, &r)
-		m.dropContent(q.vhost, &r)
+		m.dispose(q.vhost, q, &r)
 	})
-	q.list.Clear(&m.queuePool)
-	q.bytes = 0
+	q.ready.clear(&m.queuePool)
+	q.bytes, q.bodies = 0, 0
 	m.touch(q)
 }
 
@@ -207,7 +240,7 @@ func (m *Machine) applyQueuePurge(x *entry.QueuePurge) {
 		m.refuse(h, entry.KindQueuePurge, code, text)
 		return
 	}
-	n := q.list.Len()
+	n := q.ready.len()
 	m.clearQueue(q)
 	m.replyNamed(h, entry.KindQueuePurge, x.NoWait, x.Name, n, 0)
 }

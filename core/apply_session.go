@@ -24,10 +24,11 @@ func (m *Machine) applyAttach(x *entry.Attach) {
 	}
 	v := m.vhost[x.Vhost]
 	if v == nil {
-		if m.fx.Node == 0 || m.fx.Node == m.batch.Node {
-			m.fx.List = append(m.fx.List, Effect{Kind: EffectRefused, Command: entry.KindAttach, Code: CodeNotAllowed,
-				Text: "vhost " + x.Vhost + " not found", Request: x.Request, Node: m.batch.Node})
-		}
+		m.refuseAttach(x, "vhost "+x.Vhost+" not found")
+		return
+	}
+	if text := m.checkConnectionLimit(v, x.User); text != "" {
+		m.refuseAttach(x, text)
 		return
 	}
 	m.header.Sessions++
@@ -38,6 +39,13 @@ func (m *Machine) applyAttach(x *entry.Attach) {
 	m.touch(s)
 	if e := m.emit(s, EffectAttached, 0); e != nil {
 		e.Request = x.Request
+	}
+}
+
+func (m *Machine) refuseAttach(x *entry.Attach, text string) {
+	if m.fx.Node == 0 || m.fx.Node == m.batch.Node {
+		m.fx.List = append(m.fx.List, Effect{Kind: EffectRefused, Command: entry.KindAttach, Code: CodeNotAllowed,
+			Text: text, Request: x.Request, Node: m.batch.Node})
 	}
 }
 
@@ -69,22 +77,22 @@ func (m *Machine) applyDetach(x *entry.Detach) {
 }
 
 // detach is the one place where what outlives a connection will part from what does not: an anonymous session ends.
-func (m *Machine) detach(s *session) { m.end(s) }
+func (m *Machine) detach(s *session) { m.end(s, entry.Modified) }
 
 func (m *Machine) applyEnd(x *entry.End) {
 	s := m.sessionOf(&x.Ref)
 	if s == nil {
 		return
 	}
-	m.end(s)
+	m.end(s, entry.Released)
 	if e := m.emit(s, EffectReply, 0); e != nil {
 		e.Command = entry.KindEnd
 	}
 }
 
 // end ends a session: its channels close, and its exclusive queues go.
-func (m *Machine) end(s *session) {
-	m.closeChannels(s)
+func (m *Machine) end(s *session, how entry.Outcome) {
+	m.closeChannels(s, how)
 	for len(s.exclusive) > 0 {
 		m.deleteQueue(s.exclusive[len(s.exclusive)-1])
 	}
@@ -98,9 +106,9 @@ func (m *Machine) end(s *session) {
 	m.touch(s)
 }
 
-func (m *Machine) closeChannels(s *session) {
+func (m *Machine) closeChannels(s *session, how entry.Outcome) {
 	for _, h := range s.channels {
-		m.release(h)
+		m.release(h, how)
 		h.gone = true
 		m.touch(h)
 	}

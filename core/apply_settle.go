@@ -30,15 +30,24 @@ func (m *Machine) applySettle(x *entry.Settle) {
 			}
 		}
 	}
-	if x.Outcome == entry.Released || x.Outcome == entry.Modified {
+	if h.Tx {
+		m.settleLater(h, first, last, x.Outcome)
+		return
+	}
+	m.settleRange(h, first, last, x.Outcome)
+}
+
+// settleRange settles what the client may settle of a range of tags.
+func (m *Machine) settleRange(h *channel, first, last uint64, outcome entry.Outcome) {
+	if outcome == entry.Released || outcome == entry.Modified {
 		// Newest first: each then goes in front of the one before it.
 		for tag := h.flight.Before(last); tag >= max(first, 1); tag = h.flight.Before(tag - 1) {
-			m.settleTag(h, tag, x.Outcome)
+			m.settleTag(h, tag, outcome)
 		}
 		return
 	}
 	for tag := h.flight.Next(first); tag != 0 && tag <= last; tag = h.flight.Next(tag + 1) {
-		m.settleTag(h, tag, x.Outcome)
+		m.settleTag(h, tag, outcome)
 	}
 }
 
@@ -46,10 +55,11 @@ func (m *Machine) refuseTag(h *channel, tag uint64) {
 	m.refuse(h, entry.KindSettle, CodePreconditionFailed, fmt.Sprintf("unknown delivery tag %d", tag))
 }
 
-// unsettled says whether a tag awaits a settlement by the client; no-ack deliveries do not.
+// unsettled says whether a tag awaits a settlement by the client; no-ack deliveries do not, nor those that a transaction
+// has one for.
 func (h *channel) unsettled(tag uint64) bool {
 	r := h.flight.Get(tag)
-	return r != nil && r.Flags&flagNoAck == 0
+	return r != nil && r.Flags&(flagNoAck|flagGathered) == 0
 }
 
 func (m *Machine) settleTag(h *channel, tag uint64, outcome entry.Outcome) {
@@ -66,25 +76,40 @@ func (m *Machine) settleTag(h *channel, tag uint64, outcome entry.Outcome) {
 	}
 }
 
-// discard ends a delivery that the client has rejected for good. (Dead-lettering belongs here.)
-func (m *Machine) discard(h *channel, tag uint64) { m.drop(h, tag) }
+// discard ends a delivery that the client has rejected for good.
+func (m *Machine) discard(h *channel, tag uint64) {
+	r, q := m.takeFlight(h, tag)
+	if q == nil {
+		m.dispose(h.session.vhost, nil, &r.Ref)
+		return
+	}
+	m.bury(q, &r.Ref, reasonRejected)
+}
 
 // drop ends a delivery and its message.
 func (m *Machine) drop(h *channel, tag uint64) {
-	r, _ := m.takeFlight(h, tag)
-	m.dropContent(h.session.vhost, &r.Ref)
+	r, q := m.takeFlight(h, tag)
+	m.dispose(h.session.vhost, q, &r.Ref)
 }
 
 // giveBack returns a delivery to its original place in its queue; a no-ack one, or one of a queue that is gone, is dropped.
 func (m *Machine) giveBack(h *channel, tag uint64, outcome entry.Outcome) {
 	r, q := m.takeFlight(h, tag)
 	if q == nil || r.Flags&flagNoAck != 0 {
-		m.dropContent(h.session.vhost, &r.Ref)
+		m.dispose(h.session.vhost, q, &r.Ref)
 		return
 	}
 	r.Flags |= flagRedelivered
 	if outcome == entry.Modified && r.Flags>>countShift < 1<<(32-countShift)-1 {
 		r.Flags += countOne
+	}
+	if limit := q.set.deliveryLimit; limit != none && int64(r.Flags>>countShift) > limit {
+		m.bury(q, &r.Ref, reasonDeliveryLimit)
+		return
+	}
+	if wait := q.retryAfter(r.Flags, outcome); wait > 0 {
+		m.retryLater(q, r.Ref, wait)
+		return
 	}
 	m.enqueue(q, r.Ref)
 }

@@ -3,42 +3,19 @@ package core
 import (
 	"fmt"
 
-	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
 )
 
 // The arguments that count when something is declared again; others are stored and not compared.
 var (
-	exchangeArguments = []string{"alternate-exchange"}
+	exchangeArguments = []string{"alternate-exchange", "x-delayed-type"}
 	queueArguments    = []string{"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key",
 		"x-dead-letter-strategy", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-overflow",
-		"x-single-active-consumer", "x-delivery-limit", "x-queue-type"}
+		"x-single-active-consumer", "x-delivery-limit", "x-queue-type", "x-consumer-timeout",
+		"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"}
 )
 
 const argumentQueueType = "x-queue-type"
-
-// checkArguments refuses a table that cannot be read.
-func (v *vhost) checkArguments(args []byte) (Code, string) {
-	if err := message.Check(args); err != nil {
-		return CodeSyntaxError, "malformed arguments: " + err.Error()
-	}
-	return CodeOK, ""
-}
-
-// checkQueueType accepts classic and quorum, which mean the same replicated queue here.
-func (v *vhost) checkQueueType(x *entry.QueueDeclare) (Code, string) {
-	args, _ := message.ParseTable(x.Arguments)
-	value, ok := args.Get(argumentQueueType)
-	if !ok || value == "classic" || value == "quorum" {
-		return CodeOK, ""
-	}
-	what := v.named("queue", x.Name)
-	text, isText := value.(string)
-	if !isText {
-		return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: expected longstr, got %s", argumentQueueType, what, typeName(value))
-	}
-	return CodePreconditionFailed, fmt.Sprintf("invalid arg '%s' for %s: queue type '%s' is not supported", argumentQueueType, what, text)
-}
 
 // compareArguments says what of the arguments named in keys differs between a declared thing and its new declare.
 func compareArguments(what string, current, received []byte, keys []string) (Code, string) {

@@ -18,14 +18,26 @@ import (
 func BenchmarkPublishDeliverAck(b *testing.B) {
 	for _, multiple := range []bool{false, true} {
 		for _, exchange := range []string{"", "amq.topic"} {
-			b.Run(fmt.Sprintf("exchange=%q/multiple=%v", exchange, multiple), func(b *testing.B) { benchLife(b, exchange, multiple) })
+			b.Run(fmt.Sprintf("exchange=%q/multiple=%v", exchange, multiple), func(b *testing.B) { benchLife(b, exchange, multiple, nil) })
 		}
 	}
 }
 
+// BenchmarkLimitedQueue is the same on a queue with everything that costs: TTL, dead letters, limits, priorities.
+func BenchmarkLimitedQueue(b *testing.B) {
+	for _, exchange := range []string{"", "amq.topic"} {
+		b.Run(fmt.Sprintf("exchange=%q", exchange), func(b *testing.B) {
+			benchLife(b, exchange, false, table("x-message-ttl", int32(60000), "x-dead-letter-exchange", "amq.fanout", "x-max-length", int32(100000)))
+		})
+	}
+	b.Run("priorities", func(b *testing.B) {
+		benchLife(b, "", false, table("x-max-priority", int32(10), "x-max-length-bytes", int64(1<<40)))
+	})
+}
+
 const benchBatch = 500
 
-func benchLife(b *testing.B, exchange string, multiple bool) {
+func benchLife(b *testing.B, exchange string, multiple bool, arguments []byte) {
 	m := core.New(1)
 	fx := &core.Effects{}
 	index, seq := uint64(0), uint64(0)
@@ -50,7 +62,7 @@ func benchLife(b *testing.B, exchange string, multiple bool) {
 	one(&entry.ChannelOpen{Ref: producer})
 	one(&entry.ChannelOpen{Ref: consumer})
 	one(&entry.ConfirmSelect{Ref: producer})
-	one(&entry.QueueDeclare{Ref: producer, Name: "q"})
+	one(&entry.QueueDeclare{Ref: producer, Name: "q", Arguments: arguments})
 	one(&entry.QueueBind{Binding: entry.Binding{Ref: producer, Source: "amq.topic", Destination: "q", Key: "#"}})
 	one(&entry.Qos{Ref: consumer, Prefetch: 2 * benchBatch})
 	one(&entry.Consume{Ref: consumer, Queue: "q", Tag: "ct"})

@@ -71,6 +71,7 @@ type Content struct {
 	Size   uint32         // of the record, in bytes
 	Record []byte         // the record itself where the entry at hand carries it, else nil: read it by Loc
 	Parts  []message.Part // of a fragmented body, ahead of the record's own body; nil for all others
+	Extra  *Extra         // what the broker adds (Render); nil for nothing
 }
 
 // Effects gathers the effects of a run of entries.

@@ -29,6 +29,11 @@ func readyHash(q *queue, r *ready.Ref) uint64 {
 	return mix(mix(r.Number, uint64(r.Size)<<32|uint64(r.Flags)), (uint64(q.Vhost)<<32|uint64(q.ID))^mixC)
 }
 
+// noteHash is what a queue's note on a message counts.
+func noteHash(q *queue, x *ready.Note) uint64 {
+	return mix(mix(x.Number, uint64(x.Expires)), mix(x.Body, (uint64(q.Vhost)<<32|uint64(q.ID))^mixD))
+}
+
 // flightHash is what a delivery in flight counts.
 func flightHash(h *channel, tag uint64, r *ledger.Record) uint64 {
 	what := mix(r.Number, uint64(r.Size)<<32|uint64(r.Flags))
@@ -66,6 +71,22 @@ func (m *Machine) settleRows() {
 			t.dirty = true
 			m.dirty = append(m.dirty, o)
 		}
+		switch x := o.(type) {
+		case *queue:
+			if !x.plain || x.timer.place != 0 || x.notes.Len() > 0 {
+				m.schedule(x)
+			}
+		case *channel:
+			if len(x.Runs) > 0 || x.timer.place != 0 {
+				m.schedule(x)
+			}
+		case *held:
+			m.schedule(x)
+		case *vhost:
+			if x.Deleted {
+				m.schedule(x)
+			}
+		}
 	}
 	clear(m.touched)
 	m.touched = m.touched[:0]
@@ -87,7 +108,8 @@ func (m *Machine) refHashes() uint64 {
 	sum := uint64(0)
 	for _, v := range m.vhosts {
 		for _, q := range v.queues {
-			q.list.Each(func(r ready.Ref) { sum += readyHash(q, &r) })
+			q.ready.each(func(r ready.Ref) { sum += readyHash(q, &r) })
+			q.notes.Each(func(x ready.Note) { sum += noteHash(q, &x) })
 		}
 	}
 	for _, s := range m.sessions {
@@ -114,6 +136,9 @@ func (m *Machine) each(visit func(object)) {
 		}
 		visitAll(v.bindings, visit)
 		visitAll(v.contents, visit)
+		visitAll(v.letters, visit)
+		visitAll(v.policies, visit)
+		visitAll(v.held, visit)
 	}
 	for _, s := range m.sessions {
 		visit(s)

@@ -31,22 +31,35 @@ func populated(t *testing.T) *Machine {
 	}
 	apply(0, 0, 0, &entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v", Name: "/"}, &entry.ClusterInit{ID: "c"},
 		&entry.LeaderUp{Node: 1, Term: 2})
+	apply(0, 0, 0, &entry.PolicySet{Vhost: "/", Name: "p", Pattern: "^none$", ApplyTo: "queues"})
 	for _, cmd := range []entry.Command{
 		&entry.Attach{Vhost: "/", User: "u", Key: "k", Connection: "c"},
 		&entry.ChannelOpen{Ref: ref},
+		&entry.ChannelOpen{Ref: entry.Ref{Session: 1, Epoch: 1, Channel: 2}},
 		&entry.QueueDeclare{Ref: ref, Name: "q", Exclusive: true},
 		&entry.QueueBind{Binding: entry.Binding{Ref: ref, Source: "amq.topic", Destination: "q", Key: "k"}},
+		&entry.TxSelect{Ref: entry.Ref{Session: 1, Epoch: 1, Channel: 2}},
+		&entry.ExchangeDeclare{Ref: ref, Name: "late", Type: "x-delayed-message", Arguments: message.AppendTable(nil, message.Table{{Key: "x-delayed-type", Value: "topic"}})},
+		&entry.Publish{Ref: ref, Record: delayedRecord()},
 		&entry.Qos{Ref: ref, Prefetch: 1},
 		&entry.Consume{Ref: ref, Queue: "q", Tag: "ct"},
 		&entry.Publish{Ref: ref, Record: record},
 		&entry.Fragment{Ref: ref, Piece: []byte("one")},
 		&entry.Publish{Ref: ref, Fragmented: true, Record: record},
 		&entry.Fragment{Ref: ref, Piece: []byte("two")},
+		&entry.QueueDeclare{Ref: ref, Name: "dead", Arguments: message.AppendTable(nil, message.Table{
+			{Key: "x-max-length", Value: int32(0)}, {Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: "q"}})},
+		&entry.Publish{Ref: ref, Record: append(message.AppendRecord(nil, &message.Record{Form: message.FormAMQP091, RoutingKey: []byte("dead"), BodySize: 1}), 'x')},
 	} {
 		seq++
 		apply(1, 1, seq, cmd)
 	}
 	return m
+}
+
+func delayedRecord() []byte {
+	p := message.Properties{Set: message.PropHeaders, Headers: message.AppendTable(nil, message.Table{{Key: "x-delay", Value: int32(9)}})}
+	return message.AppendRecord(nil, &message.Record{Form: message.FormAMQP091, Exchange: []byte("late"), Properties: message.AppendProperties(nil, &p)})
 }
 
 // derived are the fields beside rows that need not be in the fingerprint, each with its reason.
@@ -76,7 +89,45 @@ var derived = map[string]string{
 	"binding.atFrom":      "place in a list without order",
 	"binding.atTo":        "place in a list without order",
 	"queue.vhost":         "by number",
-	"queue.list":          "each reference is hashed by itself: TestEachFieldOfAReferenceCounts",
+	"queue.set":           "from the arguments",
+	"queue.ready":         "each reference is hashed by itself: TestEachFieldOfAReferenceCounts",
+	"queue.notes":         "each note is hashed by itself: TestEachFieldOfANoteCounts",
+	"queue.plain":         "from the arguments",
+	"queue.trims":         "from the arguments",
+	"queue.timer":         "from all else: the queue says when it is due",
+	"queue.bodies":        "sum over the lanes",
+	"queueRow.Firsts":     "from the lanes, when the row is encoded",
+	"vhost.rejecting":     "count over the queues",
+	"vhost.held":          "the objects themselves are rows",
+	"vhost.delaying":      "count over the exchanges",
+	"queue.held":          "index of the vhost's",
+	"held.timer":          "from the row",
+	"held.vhost":          "by number",
+	"held.at":             "place in a list without order",
+	"held.atQueue":        "place in a list without order",
+	"heldRow.Loc":         "a location is local knowledge",
+	"channel.timer":       "from all else: the channel says when it is due",
+	"vhost.timer":         "from all else: the vhost says when it is due",
+	"vhost.policies":      "the objects themselves are rows",
+	"policy.pattern":      "from the row",
+	"policy.definition":   "from the row",
+	"queue.configured":    "true once it was added",
+	"queue.policy":        "found among the vhost's",
+	"queue.operator":      "found among the vhost's",
+	"exchange.configured": "says only that the router knows",
+	"exchange.policy":     "found among the vhost's",
+	"exchange.operator":   "found among the vhost's",
+	"vhost.deadLettering": "count over the queues",
+	"vhost.byHeaders":     "count over the bindings",
+	"vhost.letters":       "the objects themselves are rows",
+	"vhost.letter":        "index of letters",
+	"letter.at":           "place in a list without order",
+	"queue.counts":        "from the arguments",
+	"Machine.cascade":     "of the command at hand",
+	"Machine.buried":      "scratch",
+	"Machine.timers":      "each object says when it is due",
+	"Machine.dueLeft":     "of the entry at hand",
+	"Machine.fresh":       "of the command at hand",
 	"queue.bytes":         "sum over the list",
 	"queue.consumers":     "the objects themselves are rows",
 	"queue.first":         "the ring, from the consumers' turns",
@@ -141,6 +192,8 @@ func change(v reflect.Value) {
 		v.SetInt(v.Int() + 1)
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(v.Uint() + 1)
+	case reflect.Struct:
+		change(v.Field(v.NumField() - 1))
 	case reflect.Slice:
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
 	default:
@@ -179,14 +232,14 @@ func TestFingerprintChangesWithAnyReplicatedField(t *testing.T) {
 			f.Set(old)
 		}
 	})
-	if len(seen) != 11 {
+	if len(seen) != 14 {
 		t.Errorf("only %d kinds of rows were there: %v", len(seen), seen)
 	}
 }
 
 func TestEveryFieldIsReplicatedOrHasAReasonNotToBe(t *testing.T) {
 	for _, x := range []any{header{}, local{}, node{}, vhost{}, exchange{}, binding{}, queue{}, consumer{}, session{}, channel{},
-		content{}, Machine{}} {
+		content{}, letter{}, policy{}, held{}, Machine{}} {
 		typ := reflect.TypeOf(x)
 		for i := range typ.NumField() {
 			f := typ.Field(i)
@@ -233,6 +286,18 @@ func TestEachFieldOfAReferenceCounts(t *testing.T) {
 	note(flightHash(h, 1, change(func(r *ledger.Record) { r.Consumer = 2 })), "delivery's consumer")
 	if flightHash(h, 1, change(func(r *ledger.Record) { r.Loc = 2 })) != flightHash(h, 1, &d) {
 		t.Error("a location counts, which is local knowledge")
+	}
+}
+
+func TestEachFieldOfANoteCounts(t *testing.T) {
+	q, other := &queue{queueRow: queueRow{Vhost: 1, ID: 1}}, &queue{queueRow: queueRow{Vhost: 1, ID: 2}}
+	hashes := map[uint64]bool{noteHash(other, &ready.Note{Number: 1, Expires: 1, Body: 1}): true}
+	for _, x := range []ready.Note{{Number: 1, Expires: 1, Body: 1}, {Number: 2, Expires: 1, Body: 1}, {Number: 1, Expires: 2, Body: 1}, {Number: 1, Expires: 1, Body: 2}} {
+		if h := noteHash(q, &x); hashes[h] {
+			t.Errorf("%v hashes as another", x)
+		} else {
+			hashes[h] = true
+		}
 	}
 }
 

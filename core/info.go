@@ -10,6 +10,30 @@ type VhostInfo struct {
 	Name, ID string
 	Queues   int
 	Sessions int
+	// MaxQueues and MaxConnections are -1 for no limit.
+	MaxQueues, MaxConnections int64
+}
+
+// PolicyInfo is a policy or operator policy, for listings.
+type PolicyInfo struct {
+	Vhost, Name, Pattern, ApplyTo string
+	Priority                      int64
+	Operator                      bool
+	Definition                    []byte // a field table
+}
+
+// Policies lists a vhost's policies and then its operator policies, by name.
+func (m *Machine) Policies(vhost string) []PolicyInfo {
+	v := m.vhost[vhost]
+	if v == nil {
+		return nil
+	}
+	list := make([]PolicyInfo, 0, len(v.policies))
+	for _, p := range v.policies {
+		list = append(list, PolicyInfo{Vhost: v.Name, Name: p.Name, Pattern: p.Pattern, ApplyTo: p.ApplyTo, Priority: p.Priority,
+			Operator: p.Operator, Definition: p.Definition})
+	}
+	return list
 }
 
 // QueueInfo is a queue, for listings.
@@ -22,6 +46,7 @@ type QueueInfo struct {
 	ReadyBytes                     uint64 // of the ready messages' records
 	Consumers                      int
 	Arguments                      []byte // a field table, as declared
+	Policy, OperatorPolicy         string // names of those that count for it, "" for none
 }
 
 // ExchangeInfo is an exchange, for listings.
@@ -29,6 +54,7 @@ type ExchangeInfo struct {
 	Vhost, Name, Type             string
 	Durable, AutoDelete, Internal bool
 	Arguments                     []byte // a field table, as declared
+	Policy, OperatorPolicy        string // names of those that count for it, "" for none
 }
 
 // BindingInfo is a binding, for listings. Those of the default exchange are implied and not listed.
@@ -54,6 +80,8 @@ type ConsumerInfo struct {
 	Session           uint64
 	Channel           uint16
 	NoAck, Exclusive  bool
+	Active            bool // false for one that waits behind a single active consumer
+	Priority          int64
 	Prefetch          uint32 // 0 is no limit
 	InFlight          uint32 // unsettled deliveries
 	Arguments         []byte // a field table, as consumed
@@ -78,7 +106,10 @@ func (m *Machine) Nodes() []NodeInfo {
 func (m *Machine) Vhosts() []VhostInfo {
 	list := make([]VhostInfo, 0, len(m.vhosts))
 	for _, v := range m.vhosts {
-		info := VhostInfo{Name: v.Name, ID: v.ID, Queues: len(v.queues)}
+		if v.Deleted {
+			continue
+		}
+		info := VhostInfo{Name: v.Name, ID: v.ID, Queues: len(v.queues), MaxQueues: v.MaxQueues, MaxConnections: v.MaxConnections}
 		for _, s := range m.sessions {
 			if s.vhost == v {
 				info.Sessions++
@@ -106,8 +137,8 @@ func (m *Machine) Queues(vhost string) []QueueInfo {
 
 func (q *queue) info() QueueInfo {
 	return QueueInfo{Vhost: q.vhost.Name, Name: q.Name, Durable: q.Durable, Exclusive: q.Owner != 0, AutoDelete: q.AutoDelete,
-		Owner: q.Owner, Ready: q.list.Len(), Unacknowledged: int(q.Unacked), ReadyBytes: q.bytes, Consumers: len(q.consumers),
-		Arguments: q.Arguments}
+		Owner: q.Owner, Ready: q.ready.len(), Unacknowledged: int(q.Unacked), ReadyBytes: q.bytes, Consumers: len(q.consumers),
+		Arguments: q.Arguments, Policy: q.policy.nameOf(), OperatorPolicy: q.operator.nameOf()}
 }
 
 // Exchanges lists a vhost's exchanges by name; the default exchange is "".
@@ -118,8 +149,9 @@ func (m *Machine) Exchanges(vhost string) []ExchangeInfo {
 	}
 	list := []ExchangeInfo{{Vhost: v.Name, Type: "direct", Durable: true}}
 	for _, x := range v.exchanges {
-		list = append(list, ExchangeInfo{Vhost: v.Name, Name: x.Name, Type: typeNames[x.Type], Durable: x.Durable,
-			AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: x.Arguments})
+		list = append(list, ExchangeInfo{Vhost: v.Name, Name: x.Name, Type: x.typeName(), Durable: x.Durable,
+			AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: x.Arguments,
+			Policy: x.policy.nameOf(), OperatorPolicy: x.operator.nameOf()})
 	}
 	slices.SortFunc(list, func(a, b ExchangeInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list
@@ -171,7 +203,7 @@ func (m *Machine) Consumers(vhost string) []ConsumerInfo {
 	for _, q := range v.queues {
 		for _, c := range q.consumers {
 			list = append(list, ConsumerInfo{Vhost: v.Name, Queue: q.Name, Tag: c.Tag, Session: c.Session, Channel: c.Channel,
-				NoAck: c.NoAck, Exclusive: c.Exclusive, Prefetch: c.Limit, InFlight: c.InFlight, Arguments: c.Arguments})
+				NoAck: c.NoAck, Exclusive: c.Exclusive, Active: !q.set.singleActive || q.Active == c.Number, Priority: c.Priority, Prefetch: c.Limit, InFlight: c.InFlight, Arguments: c.Arguments})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b ConsumerInfo) int { return cmp.Compare(a.Queue, b.Queue) })

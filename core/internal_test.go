@@ -27,7 +27,7 @@ func TestModifiedDeliveriesAreCounted(t *testing.T) {
 	h := m.sessions[0].channels[0]
 	q := m.vhosts[0].queues[0]
 	count := func(outcome entry.Outcome) uint32 {
-		if q.list.Len() > 0 && h.flight.Len() == 0 {
+		if q.ready.len() > 0 && h.flight.Len() == 0 {
 			m.waiting = append(m.waiting, q)
 			m.serve()
 		}
@@ -35,7 +35,7 @@ func TestModifiedDeliveriesAreCounted(t *testing.T) {
 		m.waiting = m.waiting[:0]
 		q.waiting = false
 		var first ready.Ref
-		q.list.Each(func(r ready.Ref) {
+		q.ready.each(func(r ready.Ref) {
 			if first.Number == 0 {
 				first = r
 			}

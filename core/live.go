@@ -107,7 +107,10 @@ func (m *Machine) contents(visit func(loc message.Loc, size uint32)) {
 	}
 	for _, v := range m.vhosts {
 		for _, q := range v.queues {
-			q.list.Each(func(r ready.Ref) { visit(message.Loc(r.Loc), r.Size) })
+			q.ready.each(func(r ready.Ref) { visit(message.Loc(r.Loc), r.Size) })
+		}
+		for _, x := range v.held {
+			x.visit(visit)
 		}
 		for _, t := range v.contents {
 			parts(t.Parts)
@@ -117,6 +120,9 @@ func (m *Machine) contents(visit func(loc message.Loc, size uint32)) {
 		for _, h := range s.channels {
 			h.flight.Each(func(_ uint64, r *ledger.Record) { visit(message.Loc(r.Loc), r.Size) })
 			parts(h.Parts)
+			for i := range h.Pending {
+				h.Pending[i].visit(visit)
+			}
 		}
 	}
 }

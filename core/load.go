@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
 	"github.com/understudy-mq/understudy/core/message"
 )
 
@@ -74,8 +75,24 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 		if v := m.vhostOf(c, row.Vhost); v != nil {
 			v.addContent(row).stored = true
 		}
+	case tableLetter:
+		var row letterRow
+		row.code(c)
+		if v := m.vhostOf(c, row.Vhost); v != nil {
+			v.addLetter(row).stored = true
+		}
+	case tableHeld:
+		var row heldRow
+		row.code(c)
+		if v := m.vhostOf(c, row.Vhost); v != nil {
+			v.addHeld(row).stored = true
+		}
+	case tablePolicy:
+		m.loadPolicy(c)
 	case tableReady:
 		m.loadReady(c)
+	case tableNotes:
+		m.loadNotes(c)
 	default:
 		c.fail(fmt.Sprintf("table %d is not known to this version", t))
 	}
@@ -111,15 +128,18 @@ func (m *Machine) loadSession(c *rowCoder) {
 }
 
 func (m *Machine) loadChannel(c *rowCoder) {
-	h := &channel{meta: meta{stored: true}}
-	h.code(c)
+	var row channelRow
+	row.code(c)
 	if c.err != nil {
 		return
 	}
-	if h.session = m.session[h.Session]; h.session == nil {
+	s := m.session[row.Session]
+	if s == nil {
 		c.fail("session of a channel is missing")
 		return
 	}
+	h := newChannel(s, row)
+	h.stored = true
 	h.session.channels = append(h.session.channels, h)
 }
 
@@ -183,7 +203,41 @@ func (m *Machine) loadReady(c *rowCoder) {
 		c.fail("queue of a chunk is missing, or the chunk is empty")
 		return
 	}
-	q.list.Load(&m.queuePool, uint32(owner[2]), refs)
+	lane := owner[2] >> 32
+	if lane > uint64(len(q.ready.more)) {
+		c.fail("lane of a chunk is beyond its queue's priorities")
+		return
+	}
+	q.ready.lane(int(lane)).Load(&m.queuePool, uint32(owner[2]), refs)
+}
+
+func (m *Machine) loadPolicy(c *rowCoder) {
+	p := &policy{meta: meta{stored: true}}
+	p.code(c)
+	v := m.vhostOf(c, p.Vhost)
+	if v == nil {
+		return
+	}
+	if err := p.read(); err != nil {
+		c.fail(err.Error())
+		return
+	}
+	at, _ := v.searchPolicy(p.Name, p.Operator)
+	v.policies = slices.Insert(v.policies, at, p)
+}
+
+func (m *Machine) loadNotes(c *rowCoder) {
+	owner, notes := c.noteChunk()
+	v := m.vhostOf(c, uint32(owner[0]))
+	if v == nil {
+		return
+	}
+	q := v.queue[uint32(owner[1])]
+	if q == nil || len(notes) == 0 {
+		c.fail("queue of notes is missing, or there are none")
+		return
+	}
+	q.notes.Load(uint32(owner[2]), notes)
 }
 
 func (m *Machine) loadFlight(c *rowCoder) {
@@ -202,7 +256,11 @@ func (m *Machine) loadFlight(c *rowCoder) {
 // Loaded ends loading: what is derived from rows is made anew. Errors: ErrRow.
 func (m *Machine) Loaded() error {
 	for _, v := range m.vhosts {
+		for _, x := range v.exchanges {
+			v.configureExchange(x)
+		}
 		for _, q := range v.queues {
+			v.configure(q)
 			if err := m.linkQueue(q); err != nil {
 				return err
 			}
@@ -217,16 +275,26 @@ func (m *Machine) Loaded() error {
 	m.contents(func(loc message.Loc, _ uint32) { m.live.add(uint64(loc)) })
 	m.each(func(o object) { o.state().hash = m.rowHash(o) })
 	m.fingerprint = m.Recompute()
+	m.each(func(o object) {
+		if x, ok := o.(timed); ok {
+			m.schedule(x)
+		}
+	})
 	return nil
 }
 
 // linkQueue makes what a queue derives: its ring in order of turns, its size, its place with its owner.
 func (m *Machine) linkQueue(q *queue) error {
-	q.list.Loaded(q.First)
-	if q.First != q.list.First() {
-		return fmt.Errorf("%w: %s has a first message %d, its chunks %d", ErrRow, q.vhost.named("queue", q.Name), q.First, q.list.First())
+	if !q.ready.loaded(q.First, q.Firsts) {
+		return fmt.Errorf("%w: %s has a first message %d, its chunks another", ErrRow, q.vhost.named("queue", q.Name), q.First)
 	}
-	q.bytes = q.list.Bytes()
+	q.bodies = 0
+	q.ready.each(func(r ready.Ref) {
+		q.bytes += uint64(r.Size)
+		if q.set.maxBytes != none {
+			q.bodies += q.bodyOf(&r)
+		}
+	})
 	ring := slices.Clone(q.consumers)
 	slices.SortFunc(ring, func(a, b *consumer) int { return compare(a.Turn, b.Turn) })
 	for _, c := range ring {

@@ -25,6 +25,7 @@ type Machine struct {
 	queuePool ready.Pool
 	tagPool   ledger.Pool
 	live      liveness
+	timers    timers
 
 	fingerprint uint64
 	touched     []object // changed in the entry at hand
@@ -38,6 +39,9 @@ type Machine struct {
 	batch   entry.Batch
 	waiting []*queue // to be served at the end of the command
 	doomed  []*exchange
+	dueLeft int    // how much that is due may still be carried out
+	fresh   uint64 // messages behind this number came with the command at hand
+	cascade int    // dead letters of those
 
 	// Scratch, so that nothing is allocated per message.
 	publish entry.Publish
@@ -45,6 +49,7 @@ type Machine struct {
 	written entry.Written
 	record  message.Record
 	routes  []uint32
+	buried  []uint32 // routes of a dead letter
 	headers func() message.Table
 }
 
@@ -72,9 +77,6 @@ func (m *Machine) ClusterID() string { return m.local.ClusterID }
 // Stamp is the newest stamp applied, in Unix milliseconds.
 func (m *Machine) Stamp() int64 { return m.header.Stamp }
 
-// NextDeadline is the stamp (Unix ms) at which a Tick is due, 0 for none.
-func (m *Machine) NextDeadline() int64 { return 0 }
-
 // Incarnation is a node's registration: its newest incarnation, the nonce that it was made for and the sequence number of
 // the last batch applied. The nonce is 0 for a node that was marked down, all are 0 for one never seen.
 func (m *Machine) Incarnation(node uint64) (incarnation, nonce, seq uint64) {
@@ -101,7 +103,7 @@ func (m *Machine) Apply(index uint64, data []byte, fx *Effects) error {
 	if err != nil {
 		return fmt.Errorf("entry %d of group %d: %w", index, m.group, err)
 	}
-	m.index, m.data, m.fx = index, data, fx
+	m.index, m.data, m.fx, m.dueLeft = index, data, fx, dueMost
 	if r.Stamp > m.header.Stamp {
 		m.header.Stamp = r.Stamp
 		m.touch(&m.header)
@@ -148,6 +150,7 @@ func (m *Machine) applyBatch(b entry.Batch) error {
 // applyNext applies the first command of b and answers what follows it. The commands that come once per message are
 // decoded into structs that the machine keeps.
 func (m *Machine) applyNext(b []byte) (rest []byte, err error) {
+	m.fresh, m.cascade = ^uint64(0), 0
 	switch entry.Kind(b[0]) {
 	case entry.KindPublish:
 		if rest, err = entry.DecodePublish(b, &m.publish); err == nil {
@@ -191,10 +194,19 @@ func (m *Machine) apply(cmd entry.Command) {
 	case *entry.LeaderUp:
 		m.applyLeaderUp(x)
 	case *entry.Tick:
+		m.applyTick()
 	case *entry.ClusterInit:
 		m.applyClusterInit(x)
 	case *entry.VhostCreate:
 		m.applyVhostCreate(x)
+	case *entry.VhostDelete:
+		m.applyVhostDelete(x)
+	case *entry.VhostLimit:
+		m.applyVhostLimit(x)
+	case *entry.PolicySet:
+		m.applyPolicySet(x)
+	case *entry.PolicyDelete:
+		m.applyPolicyDelete(x)
 	case *entry.Attach:
 		m.applyAttach(x)
 	case *entry.Detach:
@@ -242,5 +254,11 @@ func (m *Machine) applyOnChannel(cmd entry.Command) {
 		m.applyGet(x)
 	case *entry.Recover:
 		m.applyRecover(x)
+	case *entry.TxSelect:
+		m.applyTxSelect(x)
+	case *entry.TxCommit:
+		m.applyTxCommit(x)
+	case *entry.TxRollback:
+		m.applyTxRollback(x)
 	}
 }

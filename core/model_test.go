@@ -15,6 +15,7 @@ import (
 // not know who is next, only who may be: any consumer with credit, and nobody may wait while there is something to give.
 type model struct {
 	t        *rapid.T
+	now      int64  // stamp
 	last     uint64 // message number
 	queues   map[string]*modelQueue
 	channels map[modelID]*modelChannel
@@ -28,12 +29,33 @@ type modelID struct {
 type modelMessage struct {
 	number      uint64
 	redelivered bool
+	priority    int
+	expires     int64 // stamp, 0 for never
+	failed      int
+	death       string // of a dead letter: the queue that it left, and why
 }
 
-type modelQueue struct{ ready []modelMessage }
+// modelQueue has its messages in the order of delivery. The queue of dead letters knows only how many it has of each kind:
+// the model cannot tell in which order a command makes them.
+type modelQueue struct {
+	name  string
+	ready []modelMessage
+	dead  map[string]int
+	features
+}
+
+// features of a queue. It has a TTL or a maximal length, not both: which comes first is no promise.
+type features struct {
+	ttl, most, priorities, failures int // 0 for none
+	deadLetters, single             bool
+}
+
+const deadQueue = "dead"
 
 type modelConsumer struct {
 	tag, queue string
+	age        int
+	priority   int
 	limit      int
 	noAck      bool
 }
@@ -69,12 +91,19 @@ func (m *model) open(id modelID) *modelChannel {
 	return h
 }
 
-func (m *model) publish(h *modelChannel, queues ...string) {
+func (m *model) publish(h *modelChannel, priority, expiration int, queues ...string) {
 	m.last++
 	for _, name := range queues {
-		if q := m.queues[name]; q != nil {
-			q.put(modelMessage{number: m.last})
+		q := m.queues[name]
+		x := modelMessage{number: m.last, priority: min(priority, q.priorities)}
+		ttl := expiration
+		if q.ttl > 0 && (ttl == 0 || q.ttl < ttl) {
+			ttl = q.ttl
 		}
+		if ttl > 0 {
+			x.expires = m.now + int64(ttl)
+		}
+		q.put(x)
 	}
 	if h.confirm {
 		h.confirms++
@@ -83,16 +112,70 @@ func (m *model) publish(h *modelChannel, queues ...string) {
 
 func (q *modelQueue) put(x modelMessage) {
 	q.ready = append(q.ready, x)
-	sort.Slice(q.ready, func(i, j int) bool { return q.ready[i].number < q.ready[j].number })
+	sort.Slice(q.ready, func(i, j int) bool {
+		a, b := &q.ready[i], &q.ready[j]
+		return a.priority > b.priority || a.priority == b.priority && a.number < b.number
+	})
 }
 
 // end settles one delivery.
-func (m *model) end(h *modelChannel, tag uint64, requeue bool) {
+func (m *model) end(h *modelChannel, tag uint64, outcome entry.Outcome) {
 	d := h.flight[tag]
 	delete(h.flight, tag)
-	if requeue && !d.noAck && m.alive(d.queue) {
-		d.redelivered = true
+	if d.noAck || !m.alive(d.queue) || outcome == entry.Accepted {
+		return
+	}
+	if outcome == entry.Rejected {
+		m.bury(d.queue, "rejected")
+		return
+	}
+	d.redelivered = true
+	if outcome == entry.Modified {
+		d.failed++
+	}
+	switch {
+	case d.death != "":
+		d.queue.dead[d.death]++
+	case d.queue.failures > 0 && d.failed > d.queue.failures:
+		m.bury(d.queue, "delivery_limit")
+	default:
 		d.queue.put(d.modelMessage)
+	}
+}
+
+// bury is the end of a message that nobody accepted.
+func (m *model) bury(q *modelQueue, why string) {
+	if q.deadLetters {
+		m.last++
+		m.queues[deadQueue].dead[why+" of "+q.name]++
+	}
+}
+
+// cleanUp drops what there is no room or time for, in the order in which the machine does.
+func (m *model) cleanUp() {
+	for _, name := range slices.Sorted(maps.Keys(m.queues)) {
+		q := m.queues[name]
+		for q.most > 0 && len(q.ready) > q.most {
+			lowest := q.ready[len(q.ready)-1].priority
+			at := slices.IndexFunc(q.ready, func(x modelMessage) bool { return x.priority == lowest })
+			q.ready = slices.Delete(q.ready, at, at+1)
+			m.bury(q, "maxlen")
+		}
+		m.expire(q, q.priorities)
+	}
+}
+
+// expire drops expired messages from the heads of the priorities from lowest up.
+func (m *model) expire(q *modelQueue, highest int) {
+	for p := highest; p >= 0; p-- {
+		for {
+			at := slices.IndexFunc(q.ready, func(x modelMessage) bool { return x.priority == p })
+			if at < 0 || q.ready[at].expires == 0 || q.ready[at].expires > m.now {
+				break
+			}
+			q.ready = slices.Delete(q.ready, at, at+1)
+			m.bury(q, "expired")
+		}
 	}
 }
 
@@ -121,19 +204,19 @@ func (m *model) settle(h *modelChannel, x *entry.Settle) {
 	bad := x.Multiple && x.Last != 0 && !there(x.Last) || !x.Multiple && len(tags) != int(x.Last-x.First+1)
 	if bad {
 		h.refusal = true
-		m.release(h)
+		m.release(h, entry.Released)
 		return
 	}
 	for _, tag := range tags {
-		m.end(h, tag, x.Outcome == entry.Released || x.Outcome == entry.Modified)
+		m.end(h, tag, x.Outcome)
 	}
 }
 
 // release is what closing or failing a channel does.
-func (m *model) release(h *modelChannel) {
+func (m *model) release(h *modelChannel, how entry.Outcome) {
 	h.consumers = nil
 	for _, tag := range slices.Sorted(maps.Keys(h.flight)) {
-		m.end(h, tag, true)
+		m.end(h, tag, how)
 	}
 	h.prefetch, h.limit, h.last, h.written, h.confirm = 0, 0, 0, 0, false
 }
@@ -152,6 +235,36 @@ func (m *model) deleteQueue(name string) {
 	for _, h := range m.channels {
 		h.consumers = slices.DeleteFunc(h.consumers, func(c *modelConsumer) bool { return c.queue == name })
 	}
+}
+
+// credit says whether a consumer may have one more.
+func (m *model) credit(h *modelChannel, c *modelConsumer) bool {
+	return h.credit(c) && (!m.queues[c.queue].single || m.oldest(c.queue) == c)
+}
+
+// oldest is the active one of a queue's consumers, where only one is.
+func (m *model) oldest(queue string) *modelConsumer {
+	var first *modelConsumer
+	for _, h := range m.channels {
+		for _, c := range h.consumers {
+			if c.queue == queue && (first == nil || c.age < first.age) {
+				first = c
+			}
+		}
+	}
+	return first
+}
+
+// outranked says whether a consumer of a higher priority could have had c's delivery.
+func (m *model) outranked(c *modelConsumer) bool {
+	for _, h := range m.channels {
+		for _, x := range h.consumers {
+			if x.queue == c.queue && x.priority > c.priority && m.credit(h, x) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // credit counts what a consumer has out.
@@ -187,12 +300,50 @@ func (m *model) consumerOf(e *core.Effect) (*modelChannel, *modelConsumer) {
 
 // take checks that a delivery is the first message of a queue under the channel's next tag.
 func (m *model) take(e *core.Effect, h *modelChannel, q *modelQueue, c *modelConsumer, noAck bool) {
+	if q.dead != nil {
+		m.takeDead(e, h, q, noAck)
+		return
+	}
+	m.expire(q, q.priorities)
 	if len(q.ready) == 0 || q.ready[0].number != e.Number || q.ready[0].redelivered != e.Redelivered || e.Tag != h.last+1 || e.NoAck != noAck {
 		m.t.Fatalf("delivery %+v with tag %d of #%d is not the next of %v after tag %d", e.Kind, e.Tag, e.Number, q.ready, h.last)
+	}
+	if failed := failures(e); q.failures > 0 && failed != q.ready[0].failed {
+		m.t.Fatalf("delivery of #%d shows %d failures, want %d", e.Number, failed, q.ready[0].failed)
 	}
 	h.last++
 	h.flight[h.last] = modelDelivery{modelMessage: q.ready[0], queue: q, consumer: c, noAck: noAck}
 	q.ready = q.ready[1:]
+}
+
+func failures(e *core.Effect) int {
+	if e.Extra == nil {
+		return 0
+	}
+	return int(e.Extra.Failed)
+}
+
+// takeDead checks that a dead letter is one that should be there.
+func (m *model) takeDead(e *core.Effect, h *modelChannel, q *modelQueue, noAck bool) {
+	if e.Extra == nil || len(e.Extra.Deaths) != 1 {
+		m.t.Fatalf("a dead letter without its death: %+v", e)
+	}
+	d := e.Extra.Deaths[0]
+	death := d.Reason + " of " + d.Queue
+	if q.dead[death] == 0 || e.Tag != h.last+1 {
+		m.t.Fatalf("dead letter %q with tag %d is not expected: %v", death, e.Tag, q.dead)
+	}
+	q.dead[death]--
+	h.last++
+	h.flight[h.last] = modelDelivery{modelMessage: modelMessage{number: e.Number, death: death}, queue: q, noAck: noAck}
+}
+
+func (q *modelQueue) count() int {
+	n := len(q.ready)
+	for _, k := range q.dead {
+		n += k
+	}
+	return n
 }
 
 // check compares a command's effects with what may happen.
@@ -203,8 +354,8 @@ func (m *model) check(effects []core.Effect) {
 		switch e.Kind {
 		case core.EffectDelivered:
 			h, c := m.consumerOf(e)
-			if !h.credit(c) {
-				m.t.Fatalf("consumer %s got delivery %d without credit", c.tag, e.Tag)
+			if !m.credit(h, c) || m.outranked(c) {
+				m.t.Fatalf("consumer %s got delivery %d without credit, or before one of higher priority", c.tag, e.Tag)
 			}
 			m.take(e, h, m.queues[c.queue], c, c.noAck)
 		case core.EffectGot:
@@ -212,7 +363,9 @@ func (m *model) check(effects []core.Effect) {
 			m.take(e, h, m.queues[h.getFrom], nil, e.NoAck)
 		case core.EffectGetEmpty:
 			h.gets--
-			if len(m.queues[h.getFrom].ready) > 0 {
+			q := m.queues[h.getFrom]
+			m.expire(q, q.priorities)
+			if q.count() > 0 {
 				m.t.Fatalf("get of %s found nothing", h.getFrom)
 			}
 		case core.EffectConfirmed:
@@ -224,6 +377,7 @@ func (m *model) check(effects []core.Effect) {
 			h.refusal = false
 		}
 	}
+	m.cleanUp()
 	m.nothingOwed()
 	m.nobodyWaits()
 }
@@ -239,7 +393,7 @@ func (m *model) nothingOwed() {
 func (m *model) nobodyWaits() {
 	for _, h := range m.channels {
 		for _, c := range h.consumers {
-			if n := len(m.queues[c.queue].ready); n > 0 && h.credit(c) {
+			if n := len(m.queues[c.queue].ready); n > 0 && m.credit(h, c) {
 				m.t.Fatalf("consumer %s waits with credit, and %d messages are ready", c.tag, n)
 			}
 		}
@@ -262,7 +416,7 @@ func (m *model) compare(x *core.Machine) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.queues)) {
 		q := m.queues[name]
-		want = append(want, fmt.Sprintf("%s ready=%d unacked=%d", name, len(q.ready), unacked[q]))
+		want = append(want, fmt.Sprintf("%s ready=%d unacked=%d", name, q.count(), unacked[q]))
 	}
 	if !slices.Equal(got, want) {
 		m.t.Fatalf("the machine has %v, want %v", got, want)

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/understudy-mq/understudy/core/coretest"
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
 	"pgregory.net/rapid"
 )
 
@@ -32,9 +34,11 @@ func (w *walk) channel() *modelChannel {
 }
 
 func (w *walk) queue() string {
-	names := slices.Sorted(maps.Keys(w.m.queues))
-	return names[w.pick("queue", len(names))]
+	return w.queues()[w.pick("queue", len(w.queues()))]
 }
+
+// queues are those that the walk publishes to and consumes from.
+func (w *walk) queues() []string { return []string{"a", "b"} }
 
 func (h *modelChannel) ref() entry.Ref {
 	return entry.Ref{Session: h.id.session, Epoch: 1, Channel: h.id.number}
@@ -46,6 +50,20 @@ func nodeOf(session uint64) uint64 { return 1 + session%2 }
 // do applies commands as one batch of the channel's node and has the model judge the effects.
 func (w *walk) do(h *modelChannel, cmds ...entry.Command) {
 	w.m.check(w.d.Batch(nodeOf(h.id.session), cmds...))
+	w.ticks()
+}
+
+// ticks plays the leader: a Tick while something is due.
+func (w *walk) ticks() {
+	for w.d.Machine.NextDeadline() != 0 && w.d.Machine.NextDeadline() <= w.d.Stamp {
+		w.m.check(w.d.Control(&entry.Tick{}))
+	}
+}
+
+func (w *walk) wait(*modelChannel) {
+	w.d.Stamp += int64(w.pick("time", 60))
+	w.m.now = w.d.Stamp
+	w.ticks()
 }
 
 // attach makes a session with two channels.
@@ -61,7 +79,7 @@ func (w *walk) step() {
 	h := w.channel()
 	steps := []func(*modelChannel){w.publish, w.publish, w.publish, w.fanout, w.consume, w.cancel, w.get, w.get, w.settle,
 		w.settle, w.settle, w.recover, w.written, w.qos, w.confirm, w.reopen, w.replaceSession, w.purge, w.redeclare, w.restart,
-		w.failNode}
+		w.failNode, w.wait, w.wait, w.getDead}
 	steps[w.pick("step", len(steps))](h)
 	w.m.compare(w.d.Machine)
 }
@@ -70,26 +88,39 @@ func (w *walk) publish(h *modelChannel) {
 	name := w.queue()
 	var cmds []entry.Command
 	for range rapid.SampledFrom([]int{1, 2, 5, 40}).Draw(w.t, "messages") {
-		w.m.publish(h, name)
-		cmds = append(cmds, &entry.Publish{Ref: h.ref(), Record: coretest.Record("", name, nil, "body")})
+		p := message.Properties{}
+		if w.m.queues[name].priorities > 0 {
+			p.Set, p.Priority = message.PropPriority, uint8(w.pick("priority", 5))
+		}
+		expiration := 0
+		if w.m.queues[name].most == 0 && w.pick("expires", 4) == 0 {
+			expiration = 1 + w.pick("expiration", 80)
+			p.Set |= message.PropExpiration
+			p.Expiration = strconv.Itoa(expiration)
+		}
+		w.m.publish(h, int(p.Priority), expiration, name)
+		cmds = append(cmds, &entry.Publish{Ref: h.ref(), Record: coretest.RecordWith(&p, "", name, "body")})
 		w.do(h, cmds[len(cmds)-1])
 	}
 }
 
 func (w *walk) fanout(h *modelChannel) {
-	w.m.publish(h, slices.Sorted(maps.Keys(w.m.queues))...)
+	w.m.publish(h, 0, 0, w.queues()...)
 	w.do(h, &entry.Fragment{Ref: h.ref(), Piece: []byte("piece")},
 		&entry.Publish{Ref: h.ref(), Fragmented: true, Record: coretest.Record("amq.fanout", "k", nil, "body")})
 }
 
 func (w *walk) consume(h *modelChannel) {
 	w.tags++
-	c := &modelConsumer{tag: fmt.Sprintf("c%d", w.tags), queue: w.queue(), noAck: w.pick("no-ack", 3) == 0, limit: h.prefetch}
+	c := &modelConsumer{tag: fmt.Sprintf("c%d", w.tags), age: w.tags, queue: w.queue(), noAck: w.pick("no-ack", 3) == 0, limit: h.prefetch}
 	if c.noAck {
 		c.limit = 0
 	}
+	if !w.m.queues[c.queue].single {
+		c.priority = w.pick("consumer priority", 2)
+	}
 	h.consumers = append(h.consumers, c)
-	w.do(h, &entry.Consume{Ref: h.ref(), Queue: c.queue, Tag: c.tag, NoAck: c.noAck})
+	w.do(h, &entry.Consume{Ref: h.ref(), Queue: c.queue, Tag: c.tag, NoAck: c.noAck, Arguments: table("x-priority", int32(c.priority))})
 }
 
 func (w *walk) cancel(h *modelChannel) {
@@ -104,6 +135,12 @@ func (w *walk) cancel(h *modelChannel) {
 
 func (w *walk) get(h *modelChannel) {
 	h.getFrom = w.queue()
+	h.gets++
+	w.do(h, &entry.Get{Ref: h.ref(), Queue: h.getFrom, NoAck: w.pick("no-ack", 4) == 0})
+}
+
+func (w *walk) getDead(h *modelChannel) {
+	h.getFrom = deadQueue
 	h.gets++
 	w.do(h, &entry.Get{Ref: h.ref(), Queue: h.getFrom, NoAck: w.pick("no-ack", 4) == 0})
 }
@@ -139,7 +176,7 @@ func (w *walk) revive(h *modelChannel) {
 func (w *walk) recover(h *modelChannel) {
 	for _, tag := range slices.Sorted(maps.Keys(h.flight)) {
 		if !h.flight[tag].noAck {
-			w.m.end(h, tag, true)
+			w.m.end(h, tag, entry.Released)
 		}
 	}
 	w.do(h, &entry.Recover{Ref: h.ref(), Requeue: true})
@@ -168,7 +205,7 @@ func (w *walk) confirm(h *modelChannel) {
 }
 
 func (w *walk) reopen(h *modelChannel) {
-	w.m.release(h)
+	w.m.release(h, entry.Released)
 	w.do(h, &entry.ChannelClose{Ref: h.ref(), Reply: true}, &entry.ChannelOpen{Ref: h.ref()})
 }
 
@@ -181,7 +218,7 @@ func (w *walk) replaceSession(h *modelChannel) {
 func (w *walk) forget(session uint64) {
 	for n := uint16(1); n <= 2; n++ {
 		id := modelID{session, n}
-		w.m.release(w.m.channels[id])
+		w.m.release(w.m.channels[id], entry.Modified)
 		delete(w.m.channels, id)
 	}
 }
@@ -216,9 +253,47 @@ func (w *walk) redeclare(h *modelChannel) {
 }
 
 func (w *walk) declare(h *modelChannel, name string) {
-	w.m.queues[name] = &modelQueue{}
-	w.do(h, &entry.QueueDeclare{Ref: h.ref(), Name: name},
+	q := &modelQueue{name: name, features: w.features()}
+	w.m.queues[name] = q
+	w.do(h, &entry.QueueDeclare{Ref: h.ref(), Name: name, Arguments: q.arguments()},
 		&entry.QueueBind{Binding: entry.Binding{Ref: h.ref(), Source: "amq.fanout", Destination: name}})
+}
+
+// features draws what a queue is like.
+func (w *walk) features() features {
+	f := features{deadLetters: w.pick("dead letters", 2) == 0, single: w.pick("single", 5) == 0}
+	switch w.pick("limits", 3) {
+	case 0:
+		f.ttl = 30
+	case 1:
+		f.most = 3
+	}
+	if w.pick("priorities", 3) == 0 {
+		f.priorities = 3
+	}
+	if w.pick("failures", 3) == 0 {
+		f.failures = 1
+	}
+	return f
+}
+
+func (f *features) arguments() []byte {
+	var fields []any
+	for _, x := range []struct {
+		key   string
+		value int
+	}{{"x-message-ttl", f.ttl}, {"x-max-length", f.most}, {"x-max-priority", f.priorities}, {"x-delivery-limit", f.failures}} {
+		if x.value > 0 {
+			fields = append(fields, x.key, int32(x.value))
+		}
+	}
+	if f.deadLetters {
+		fields = append(fields, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", deadQueue)
+	}
+	if f.single {
+		fields = append(fields, "x-single-active-consumer", true)
+	}
+	return table(fields...)
 }
 
 func (w *walk) restart(*modelChannel) {
@@ -237,7 +312,10 @@ func TestMachineBehavesAsTheModel(t *testing.T) {
 		w.d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.NodeUp{Node: 2, Nonce: 7}, &entry.VhostCreate{ID: "v1", Name: "/"})
 		w.attach(1)
 		w.attach(2)
-		for _, name := range []string{"a", "b"} {
+		w.m.now = w.d.Stamp
+		w.m.queues[deadQueue] = &modelQueue{name: deadQueue, dead: map[string]int{}}
+		w.do(w.m.channels[modelID{1, 1}], &entry.QueueDeclare{Ref: w.m.channels[modelID{1, 1}].ref(), Name: deadQueue})
+		for _, name := range w.queues() {
 			w.declare(w.m.channels[modelID{1, 1}], name)
 		}
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {

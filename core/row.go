@@ -29,6 +29,10 @@ const (
 	tableContent
 	tableReady
 	tableFlight
+	tableNotes
+	tableLetter
+	tablePolicy
+	tableHeld
 )
 
 // object is one thing of the replicated state that is a row: in checkpoints, and in the fingerprint.
@@ -145,6 +149,40 @@ func (c *rowCoder) view() []byte {
 	b := c.buf[:n]
 	c.buf = c.buf[n:]
 	return b
+}
+
+// count codes how many elements follow; each takes at least one octet.
+func (c *rowCoder) count(n *uint64) {
+	if c.u64(n); !c.encoding && *n > uint64(len(c.buf)) {
+		c.fail("count")
+		*n = 0
+	}
+}
+
+func (c *rowCoder) strs(v *[]string) {
+	n := uint64(len(*v))
+	if c.count(&n); !c.encoding {
+		*v = make([]string, n)
+	}
+	for i := range *v {
+		c.str(&(*v)[i])
+	}
+	if n == 0 {
+		*v = nil
+	}
+}
+
+func (c *rowCoder) u64s(v *[]uint64) {
+	n := uint64(len(*v))
+	if c.count(&n); !c.encoding {
+		*v = make([]uint64, n)
+	}
+	for i := range *v {
+		c.u64(&(*v)[i])
+	}
+	if n == 0 {
+		*v = nil
+	}
 }
 
 // parts codes the pieces of a fragmented body; their Locs only where a store reads them.

@@ -9,7 +9,7 @@ import (
 )
 
 // chunkOwner is how a chunk's row begins: (vhost, queue, chunk id) for ready messages, (session, channel, first tag) for
-// deliveries in flight.
+// deliveries in flight. The chunk id of ready messages has their lane above bit 32.
 type chunkOwner [3]uint64
 
 func (o *chunkOwner) key(dst []byte, t table) []byte { return keyOf(dst, t, o[:]...) }
@@ -29,6 +29,15 @@ func (c *rowCoder) ref(r *ready.Ref) {
 	c.u64(&r.Loc)
 	c.u32(&r.Size)
 	c.u32(&r.Flags)
+}
+
+func (c *rowCoder) note(x *ready.Note) {
+	c.u64(&x.Number)
+	if x.Number == 0 {
+		return
+	}
+	c.i64(&x.Expires)
+	c.u64(&x.Body)
 }
 
 func (c *rowCoder) flight(r *ledger.Record) {
@@ -58,6 +67,7 @@ func (m *Machine) Checkpoint(put func(key, value []byte), del func(key []byte)) 
 		switch x := o.(type) {
 		case *queue:
 			c.readyChunks(x)
+			c.notes(x)
 		case *channel:
 			c.flightChunks(x)
 		}
@@ -88,9 +98,16 @@ func (c *checkpoint) begin() *rowCoder {
 }
 
 func (c *checkpoint) readyChunks(q *queue) {
+	c.lane(q, 0, &q.ready.zero)
+	for i := range q.ready.more {
+		c.lane(q, uint64(i)+1, &q.ready.more[i])
+	}
+}
+
+func (c *checkpoint) lane(q *queue, lane uint64, list *ready.List) {
 	owner := chunkOwner{uint64(q.Vhost), uint64(q.ID)}
-	q.list.Changes(func(id uint32, refs []ready.Ref) {
-		owner[2] = uint64(id)
+	list.Changes(func(id uint32, refs []ready.Ref) {
+		owner[2] = lane<<32 | uint64(id)
 		row, n := c.begin(), uint64(len(refs))
 		owner.code(row, &n)
 		for i := range refs {
@@ -99,8 +116,26 @@ func (c *checkpoint) readyChunks(q *queue) {
 		c.key = owner.key(c.key[:0], tableReady)
 		c.put(c.key, row.buf)
 	}, func(id uint32) {
-		owner[2] = uint64(id)
+		owner[2] = lane<<32 | uint64(id)
 		c.key = owner.key(c.key[:0], tableReady)
+		c.del(c.key)
+	})
+}
+
+func (c *checkpoint) notes(q *queue) {
+	owner := chunkOwner{uint64(q.Vhost), uint64(q.ID)}
+	q.notes.Changes(func(id uint32, notes []ready.Note) {
+		owner[2] = uint64(id)
+		row, n := c.begin(), uint64(len(notes))
+		owner.code(row, &n)
+		for i := range notes {
+			row.note(&notes[i])
+		}
+		c.key = owner.key(c.key[:0], tableNotes)
+		c.put(c.key, row.buf)
+	}, func(id uint32) {
+		owner[2] = uint64(id)
+		c.key = owner.key(c.key[:0], tableNotes)
 		c.del(c.key)
 	})
 }
@@ -151,6 +186,13 @@ func RowContents(key, value []byte, visit func(message.Loc, uint32)) error {
 		var row channelRow
 		row.code(&c)
 		visitParts(row.Parts, visit)
+		for i := range row.Pending {
+			row.Pending[i].visit(visit)
+		}
+	case tableHeld:
+		var row heldRow
+		row.code(&c)
+		row.visit(visit)
 	default:
 		return nil
 	}
@@ -176,6 +218,21 @@ func (c *rowCoder) readyChunk() (chunkOwner, []ready.Ref) {
 		c.ref(&refs[i])
 	}
 	return owner, refs
+}
+
+func (c *rowCoder) noteChunk() (chunkOwner, []ready.Note) {
+	var owner chunkOwner
+	var n uint64
+	owner.code(c, &n)
+	if n > ready.ChunkNotes || n > uint64(len(c.buf)) {
+		c.fail("count of notes")
+		return owner, nil
+	}
+	notes := make([]ready.Note, n)
+	for i := range notes {
+		c.note(&notes[i])
+	}
+	return owner, notes
 }
 
 func (c *rowCoder) flightChunk() (chunkOwner, []ledger.Record) {

@@ -66,30 +66,42 @@ func (n *nodeRow) code(c *rowCoder) {
 }
 
 type vhostRow struct {
-	Vhost     uint32
-	ID, Name  string
-	Messages  uint64 // number of the last message
-	Queues    uint32 // id of the last queue
-	Consumers uint32 // number of the last consumer
+	Vhost                     uint32
+	ID, Name                  string
+	Messages                  uint64 // number of the last message
+	Queues                    uint32 // id of the last queue
+	Consumers                 uint32 // number of the last consumer
+	Held                      uint64 // id of the last held message
+	Deleted                   bool   // it goes in pieces
+	MaxQueues, MaxConnections int64  // none for no limit
 }
 
 type vhost struct {
 	meta
 	vhostRow
-	router       *route.Router
-	exchanges    []*exchange // in no order: nothing may depend on it
-	exchange     map[string]*exchange
-	queues       []*queue // by id
-	queue        map[uint32]*queue
-	queueByName  map[string]*queue
-	consumer     map[uint32]*consumer
-	bindings     []*binding // in no order
-	binding      map[string]*binding
-	contents     []*content // in no order
-	content      map[uint64]*content
-	lastQueue    *queue
-	lastConsumer *consumer
-	lastExchange *exchange
+	held          []*held // in no order
+	delaying      int     // exchanges that delay
+	timer         timer
+	policies      []*policy // operator policies behind the others, each by name
+	router        *route.Router
+	exchanges     []*exchange // in no order: nothing may depend on it
+	exchange      map[string]*exchange
+	queues        []*queue // by id
+	queue         map[uint32]*queue
+	queueByName   map[string]*queue
+	consumer      map[uint32]*consumer
+	bindings      []*binding // in no order
+	binding       map[string]*binding
+	contents      []*content // in no order
+	content       map[uint64]*content
+	letters       []*letter // in no order
+	letter        map[uint64]*letter
+	rejecting     int // queues that refuse messages when they are full
+	deadLettering int // queues that dead-letter
+	byHeaders     int // bindings of headers exchanges
+	lastQueue     *queue
+	lastConsumer  *consumer
+	lastExchange  *exchange
 }
 
 func (v *vhost) key(dst []byte) []byte { return keyOf(dst, tableVhost, uint64(v.Vhost)) }
@@ -100,6 +112,10 @@ func (v *vhostRow) code(c *rowCoder) {
 	c.u64(&v.Messages)
 	c.u32(&v.Queues)
 	c.u32(&v.Consumers)
+	c.u64(&v.Held)
+	c.boolean(&v.Deleted)
+	c.i64(&v.MaxQueues)
+	c.i64(&v.MaxConnections)
 }
 
 type exchangeRow struct {
@@ -109,15 +125,18 @@ type exchangeRow struct {
 	Durable    bool
 	AutoDelete bool
 	Internal   bool
+	Delayed    bool // x-delayed-message, of type Type
 	Arguments  []byte
 }
 
 type exchange struct {
 	meta
 	exchangeRow
-	at   int        // in vhost.exchanges
-	from []*binding // it is the source; in no order
-	to   []*binding // it is the destination; in no order
+	configured       bool
+	policy, operator *policy    // that count for it
+	at               int        // in vhost.exchanges
+	from             []*binding // it is the source; in no order
+	to               []*binding // it is the destination; in no order
 }
 
 func (x *exchange) key(dst []byte) []byte {
@@ -131,6 +150,7 @@ func (x *exchangeRow) code(c *rowCoder) {
 	c.boolean(&x.Durable)
 	c.boolean(&x.AutoDelete)
 	c.boolean(&x.Internal)
+	c.boolean(&x.Delayed)
 	c.bytes(&x.Arguments)
 }
 
@@ -170,31 +190,47 @@ type queueRow struct {
 	Durable    bool
 	AutoDelete bool
 	Generated  bool
-	Owner      uint64 // session of an exclusive queue, 0 for others
-	Unacked    uint32 // deliveries in flight that await a settlement
-	Turns      uint64 // the last turn given to a consumer
-	First      uint64 // number of the first ready message; tells what of the first chunk is consumed
+	Owner      uint64   // session of an exclusive queue, 0 for others
+	Unacked    uint32   // deliveries in flight that await a settlement
+	Active     uint32   // consumer that alone is served, of a queue with a single active one; 0 for none
+	Turns      uint64   // the last turn given to a consumer
+	First      uint64   // number of the first ready message; tells what of the first chunk is consumed
+	Firsts     []uint64 // of the lanes of priorities 1 and up
+	Used       int64    // stamp of the last use, of a queue that expires
 	Arguments  []byte
 }
 
 type queue struct {
 	meta
 	queueRow
-	vhost     *vhost
-	list      ready.List
-	bytes     uint64      // of the ready messages' records
-	consumers []*consumer // by number
-	first     *consumer   // the service ring: who gets the next message
-	last      *consumer
-	exclusive *consumer // the one that asked to be alone
-	bindings  []*binding
-	waiting   bool // on Machine.waiting
+	held             []*held // that return to it; in no order
+	configured       bool
+	policy, operator *policy // that count for it
+	vhost            *vhost
+	set              settings
+	plain            bool // messages need neither lane nor note
+	trims            bool // it drops messages when it is too full
+	counts           bool // clients see how many deliveries failed
+	timer            timer
+	ready            lanes
+	notes            ready.Notes
+	bytes            uint64      // of the ready messages' records
+	bodies           uint64      // of their bodies, where the queue has a limit of bytes
+	consumers        []*consumer // by number
+	first            *consumer   // the service ring: who gets the next message
+	last             *consumer
+	exclusive        *consumer // the one that asked to be alone
+	bindings         []*binding
+	waiting          bool // on Machine.waiting
 }
+
+func (q *queue) timing() *timer { return &q.timer }
 
 func (q *queue) key(dst []byte) []byte { return keyOf(dst, tableQueue, uint64(q.Vhost), uint64(q.ID)) }
 func (q *queue) code(c *rowCoder) {
 	if c.encoding {
-		q.First = q.list.First()
+		q.First = q.ready.zero.First()
+		q.Firsts = q.ready.firsts(q.Firsts)
 	}
 	q.queueRow.code(c)
 }
@@ -208,8 +244,11 @@ func (q *queueRow) code(c *rowCoder) {
 	c.boolean(&q.Generated)
 	c.u64(&q.Owner)
 	c.u32(&q.Unacked)
+	c.u32(&q.Active)
 	c.u64(&q.Turns)
 	c.u64(&q.First)
+	c.u64s(&q.Firsts)
+	c.i64(&q.Used)
 	c.bytes(&q.Arguments)
 }
 
@@ -222,6 +261,8 @@ type consumerRow struct {
 	Tag            string
 	NoAck          bool
 	Exclusive      bool
+	Priority       int64  // who has the highest is served first
+	Timeout        int64  // of its deliveries, none for the queue's
 	Limit          uint32 // of unsettled deliveries, 0 for the window
 	InFlight       uint32 // unsettled
 	Unwritten      uint32 // of a windowed consumer: deliveries not yet written to the socket
@@ -251,6 +292,8 @@ func (s *consumerRow) code(c *rowCoder) {
 	c.str(&s.Tag)
 	c.boolean(&s.NoAck)
 	c.boolean(&s.Exclusive)
+	c.i64(&s.Priority)
+	c.i64(&s.Timeout)
 	c.u32(&s.Limit)
 	c.u32(&s.InFlight)
 	c.u32(&s.Unwritten)
@@ -307,14 +350,27 @@ type channelRow struct {
 	Served    uint32 // consumer that got the newest delivery
 	PartBytes uint64
 	Parts     []message.Part // of a big message on its way in
+	Tx        bool
+	Pending   []pending // publishes that wait for a commit
+	Settled   []settled // settlements that do
+	Runs      []run     // when deliveries were made
+	Shortest  int64     // time-out of a delivery so far, 0 for the usual one
+	Checked   int64     // stamp until which no delivery is late
 }
 
 type channel struct {
 	meta
 	channelRow
+	timer     timer
 	session   *session
 	flight    ledger.Ledger
 	consumers []*consumer // by number
+}
+
+func newChannel(s *session, row channelRow) *channel {
+	h := &channel{session: s, channelRow: row}
+	h.timer = timer{table: tableChannel, id: row.Session<<16 | uint64(row.Number), owner: h}
+	return h
 }
 
 func (h *channel) key(dst []byte) []byte {
@@ -334,6 +390,10 @@ func (h *channelRow) code(c *rowCoder) {
 	c.u32(&h.Served)
 	c.u64(&h.PartBytes)
 	c.parts(&h.Parts)
+	h.codeTx(c)
+	c.runs(&h.Runs)
+	c.i64(&h.Shortest)
+	c.i64(&h.Checked)
 }
 
 // contentRow is the side table of fragmented messages: most messages have no parts, and pay nothing for those that do.

@@ -20,6 +20,7 @@ type channel struct {
 	number    uint16
 	state     channelState
 	lastQueue string // the queue declared last, which an empty name stands for
+	replies   replies
 	acked     uint64 // highest tag settled
 	content   assembly
 }
@@ -91,7 +92,7 @@ func (r *receiver) closedChannelFrame(f *wire.Frame) *fault {
 	ch := r.channel(f.Channel)
 	r.shared.failed.remove(f.Channel)
 	r.shared.gone.remove(f.Channel)
-	ch.state, ch.lastQueue = open, ""
+	ch.state, ch.lastQueue, ch.replies = open, "", replies{}
 	r.shared.open.Add(1)
 	r.do(&entry.ChannelOpen{Ref: entry.Ref{Channel: f.Channel}})
 	return nil
@@ -189,8 +190,12 @@ func (r *receiver) method(ch *channel, m wire.Method) *fault {
 	case *wire.ChannelFlowOk, *wire.BasicCancelOk: // answers that need none
 	case *wire.AccessRequest:
 		r.out.notify(ch.number, &wire.AccessRequestOk{Ticket: 1})
-	case *wire.TxSelect, *wire.TxCommit, *wire.TxRollback:
-		return refuse(core.CodeNotImplemented, m.ID(), "transactions")
+	case *wire.TxSelect:
+		r.do(&entry.TxSelect{Ref: ref})
+	case *wire.TxCommit:
+		r.do(&entry.TxCommit{Ref: ref})
+	case *wire.TxRollback:
+		r.do(&entry.TxRollback{Ref: ref})
 	default:
 		return r.topology(ch, m)
 	}

@@ -134,7 +134,6 @@ func TestFaultsOfMethodsCloseTheConnection(t *testing.T) {
 		{"flow off", frame(1, &wire.ChannelFlow{}), `NOT_IMPLEMENTED - active=false`},
 		{"recover without requeue", frame(1, &wire.BasicRecover{}), `NOT_IMPLEMENTED - requeue=false`},
 		{"recover-async without requeue", frame(1, &wire.BasicRecoverAsync{}), `NOT_IMPLEMENTED - requeue=false`},
-		{"transactions", frame(1, &wire.TxSelect{}), "ReplyCode=540"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := opened(t, 1)

@@ -118,6 +118,12 @@ func (r *receiver) headerFrame(ch *channel, payload []byte) *fault {
 	if fault := r.checkProperties(h.Properties); fault != nil {
 		return fault
 	}
+	if direct(h.Properties) {
+		var fault *fault
+		if h.Properties, fault = ch.nameReplies(h.Properties); fault != nil {
+			return fault
+		}
+	}
 	a.state, a.size = awaitBody, h.BodySize
 	a.names = append(a.names, h.Properties...)
 	if a.size == 0 {

@@ -79,6 +79,7 @@ func (s *sender) content(e *session.Event) (parts [][]byte, ok bool) {
 		err = message.ParseRecord(record, &s.record)
 	}
 	if err == nil {
+		core.Render(&s.record, e.Extra)
 		return parts, true
 	}
 	if s.shared.gone.has(e.Channel) || s.shared.failed.has(e.Channel) {

@@ -69,6 +69,9 @@ var methodOf = map[entry.Kind]wire.ID{
 	entry.KindFragment:        wire.IDBasicPublish,
 	entry.KindSettle:          wire.IDBasicAck,
 	entry.KindRecover:         wire.IDBasicRecover,
+	entry.KindTxSelect:        wire.IDTxSelect,
+	entry.KindTxCommit:        wire.IDTxCommit,
+	entry.KindTxRollback:      wire.IDTxRollback,
 }
 
 // fault is why the endpoint itself refuses what a client sent. Soft ones end the channel, hard ones the connection.

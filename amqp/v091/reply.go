@@ -20,6 +20,9 @@ var plainReplies = map[entry.Kind]wire.Method{
 	entry.KindQueueBind:       &wire.QueueBindOk{},
 	entry.KindQueueUnbind:     &wire.QueueUnbindOk{},
 	entry.KindRecover:         &wire.BasicRecoverOk{},
+	entry.KindTxSelect:        &wire.TxSelectOk{},
+	entry.KindTxCommit:        &wire.TxCommitOk{},
+	entry.KindTxRollback:      &wire.TxRollbackOk{},
 }
 
 // opens says whether an event is for a channel that channel.close was sent on: the answers to the client's own open

@@ -219,3 +219,22 @@ func TestUnreadableMessageOfAChannelThatTheClientClosedIsLeftOut(t *testing.T) {
 }
 
 func frame1Close() []byte { return frame(1, &wire.ChannelClose{ReplyCode: 200}) }
+
+func TestDeadLetterIsRenderedAndBCCIsHidden(t *testing.T) {
+	g := opened(t, 1)
+	p := message.Properties{Set: message.PropHeaders | message.PropExpiration, Expiration: "5", Headers: message.AppendTable(nil, message.Table{{Key: "BCC", Value: []any{"x"}}})}
+	r := message.Record{Form: message.FormAMQP091, Exchange: []byte("ex"), RoutingKey: []byte("key"), Properties: message.AppendProperties(nil, &p)}
+	record := message.AppendRecord(nil, &r)
+	e := session.Event{Kind: core.EffectDelivered, Channel: 1, Tag: 1, Name: "ctag", Content: core.Content{Record: record}}
+	want(t, "a plain one", g.tell(e), `1 BasicDeliver ConsumerTag="ctag" DeliveryTag=1 Exchange="ex" RoutingKey="key"`,
+		`1 header 0 "!\x00\x00\x00\x00\x00\x015"`)
+	e.Extra = &core.Extra{Moved: true, Exchange: "dlx", RoutingKey: "new", NewKey: true, FirstQueue: "q", FirstReason: "expired",
+		Deaths: []core.Death{{Queue: "q", Reason: "expired", Count: 1, Published: true}}}
+	got := g.tell(e)
+	want(t, "the method of a dead letter", got[:1], `1 BasicDeliver ConsumerTag="ctag" DeliveryTag=1 Exchange="dlx" RoutingKey="new"`)
+	for _, field := range []string{"x-first-death-reason", "x-last-death-queue", "x-death", "original-expiration"} {
+		if !strings.Contains(got[1], field) {
+			t.Errorf("no %s in %s", field, got[1])
+		}
+	}
+}

@@ -60,6 +60,12 @@ func checkName(id wire.ID, what, name string) *fault {
 
 // queueDeclare makes the name of a server-named queue before it is proposed: the machine has no randomness.
 func (r *receiver) queueDeclare(ch *channel, m *wire.QueueDeclare) *fault {
+	if m.Queue == directQueue { // it is there, whatever a client makes of it
+		if !m.NoWait {
+			r.out.notify(ch.number, &wire.QueueDeclareOk{Queue: directQueue, ConsumerCount: 1})
+		}
+		return nil
+	}
 	if fault := checkName(m.ID(), "queue name", m.Queue); fault != nil {
 		return fault
 	}
@@ -85,12 +91,18 @@ func (r *receiver) ofQueue(ch *channel, m wire.Method) *fault {
 		if fault := ch.expand(m.ID(), &m.Queue, &m.RoutingKey); fault != nil {
 			return fault
 		}
+		if m.Queue == directQueue {
+			return refuse(core.CodeAccessRefused, m.ID(), "cannot bind or unbind to a volatile (direct reply-to) queue")
+		}
 		return r.checked(m.ID(), m.Arguments, &entry.QueueBind{Binding: entry.Binding{
 			Ref: ref, Destination: m.Queue, Source: m.Exchange, Key: m.RoutingKey, NoWait: m.NoWait, Arguments: m.Arguments,
 		}})
 	case *wire.QueueUnbind:
 		if fault := ch.expand(m.ID(), &m.Queue, &m.RoutingKey); fault != nil {
 			return fault
+		}
+		if m.Queue == directQueue {
+			return refuse(core.CodeAccessRefused, m.ID(), "cannot bind or unbind to a volatile (direct reply-to) queue")
 		}
 		return r.checked(m.ID(), m.Arguments, &entry.QueueUnbind{Binding: entry.Binding{
 			Ref: ref, Destination: m.Queue, Source: m.Exchange, Key: m.RoutingKey, Arguments: m.Arguments,
@@ -110,6 +122,9 @@ func (r *receiver) ofQueue(ch *channel, m wire.Method) *fault {
 	case *wire.BasicConsume:
 		return r.consume(ch, m)
 	case *wire.BasicCancel:
+		if m.ConsumerTag == ch.replies.tag {
+			ch.replies = replies{}
+		}
 		r.do(&entry.Cancel{Ref: ref, Tag: m.ConsumerTag, NoWait: m.NoWait})
 		return nil
 	}
@@ -125,6 +140,9 @@ func (r *receiver) consume(ch *channel, m *wire.BasicConsume) *fault {
 	}
 	if m.ConsumerTag == "" {
 		m.ConsumerTag = "amq.ctag-" + r.opts.random()
+	}
+	if m.Queue == directQueue {
+		return r.consumeReplies(ch, m)
 	}
 	return r.named(ch, m.ID(), &m.Queue, func() entry.Addressed {
 		return &entry.Consume{

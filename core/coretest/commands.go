@@ -14,9 +14,31 @@ func Record(exchange, key string, headers []byte, body string) []byte {
 	if headers != nil {
 		p.Set, p.Headers = message.PropHeaders, headers
 	}
+	return RecordWith(&p, exchange, key, body)
+}
+
+// RecordWith encodes a message with properties.
+func RecordWith(p *message.Properties, exchange, key, body string) []byte {
 	r := message.Record{Form: message.FormAMQP091, Exchange: []byte(exchange), RoutingKey: []byte(key),
-		Properties: message.AppendProperties(nil, &p), BodySize: uint64(len(body))}
+		Properties: message.AppendProperties(nil, p), BodySize: uint64(len(body))}
 	return append(message.AppendRecord(nil, &r), body...)
+}
+
+// record makes the message that a publish line says: its arguments are the headers.
+func (l *line) record() []byte {
+	p := message.Properties{}
+	if headers := l.arguments(); headers != nil {
+		p.Set, p.Headers = message.PropHeaders, headers
+	}
+	if text, ok := l.values["expiration"]; ok {
+		p.Set |= message.PropExpiration
+		p.Expiration = text
+	}
+	if _, ok := l.values["priority"]; ok {
+		p.Set |= message.PropPriority
+		p.Priority = uint8(l.number("priority"))
+	}
+	return RecordWith(&p, l.values["exchange"], l.values["key"], l.values["body"])
 }
 
 // command makes the command that a line says, for a session under an epoch.
@@ -47,6 +69,15 @@ func (l *line) control() entry.Command {
 		return &entry.ClusterInit{ID: l.values["id"]}
 	case "vhost":
 		return &entry.VhostCreate{ID: l.values["id"], Name: l.values["name"]}
+	case "vhost-delete":
+		return &entry.VhostDelete{ID: l.values["id"], Name: l.values["name"]}
+	case "vhost-limit":
+		return &entry.VhostLimit{Vhost: "/", MaxQueues: l.signed("queues"), Connections: l.signed("connections")}
+	case "policy":
+		return &entry.PolicySet{Vhost: "/", Name: l.values["name"], Pattern: l.values["pattern"], ApplyTo: l.values["to"],
+			Priority: l.signed("priority"), Operator: l.flag("operator"), Definition: l.arguments()}
+	case "policy-delete":
+		return &entry.PolicyDelete{Vhost: "/", Name: l.values["name"], Operator: l.flag("operator")}
 	case "attach":
 		return &entry.Attach{Request: l.number("request"), Vhost: l.values["vhost"], User: "guest", Connection: l.values["connection"]}
 	}
@@ -67,6 +98,12 @@ func (l *line) channelCommand(ref entry.Ref) entry.Command {
 		return &entry.ChannelClose{Ref: ref}
 	case "confirm":
 		return &entry.ConfirmSelect{Ref: ref, NoWait: l.flag("no-wait")}
+	case "tx-select":
+		return &entry.TxSelect{Ref: ref}
+	case "tx-commit":
+		return &entry.TxCommit{Ref: ref}
+	case "tx-rollback":
+		return &entry.TxRollback{Ref: ref}
 	case "qos":
 		return &entry.Qos{Ref: ref, Prefetch: uint32(l.tag()), Global: l.flag("global")}
 	}
@@ -114,7 +151,7 @@ func (l *line) delivery(ref entry.Ref) entry.Command {
 		return &entry.Get{Ref: ref, Queue: l.values["queue"], NoAck: l.flag("no-ack")}
 	case "publish":
 		return &entry.Publish{Ref: ref, Mandatory: l.flag("mandatory"), Fragmented: l.flag("fragmented"),
-			Record: Record(l.values["exchange"], l.values["key"], l.arguments(), l.values["body"])}
+			Record: l.record()}
 	case "fragment":
 		return &entry.Fragment{Ref: ref, Piece: []byte(l.values["piece"])}
 	case "recover":

@@ -2,6 +2,7 @@ package coretest
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,11 @@ func (l *line) number(name string) uint64 {
 	return n
 }
 
+func (l *line) signed(name string) int64 {
+	n, _ := strconv.ParseInt(l.values[name], 10, 64)
+	return n
+}
+
 // tag is the number among the words.
 func (l *line) tag() uint64 {
 	for _, w := range l.words {
@@ -82,7 +88,7 @@ func (l *line) tag() uint64 {
 	return 0
 }
 
-// arguments makes a table of the values named arg:NAME. A value i32:5, i64:5, f64:5, list:a,b or bool:true has that
+// arguments makes a table of the values named arg:NAME. A value i32:5, i64:5, i64max:, f64:5, list:a,b or bool:true has that
 // type; all others are longstr.
 func (l *line) arguments() []byte {
 	var t message.Table
@@ -110,6 +116,8 @@ func typedValue(text string) any {
 		return int32(n)
 	case "i64":
 		return n
+	case "i64max":
+		return int64(math.MaxInt64)
 	case "f64":
 		f, _ := strconv.ParseFloat(value, 64)
 		return f

@@ -19,6 +19,7 @@ import (
 //	state       queues, consumers and sessions
 //	topology    exchanges (but for the predeclared ones) and bindings
 //	restart     a checkpoint, and a machine loaded from the rows
+//	wait        time passes, wait 100 is 100 ms of it, with a Tick whenever one is due, as the leader proposes them
 //	live        how many references to log content there are
 func (d *Driver) Script(x *datadriven.TestData) string {
 	switch x.Cmd {
@@ -39,10 +40,30 @@ func (d *Driver) Script(x *datadriven.TestData) string {
 	case "restart":
 		d.Restart()
 		return ""
+	case "wait":
+		return d.wait(x)
 	case "live":
 		return fmt.Sprintf("%d live\n", d.Machine.Live(0, d.Index+1))
 	}
 	return fmt.Sprintf("no directive is called %q", x.Cmd)
+}
+
+func (d *Driver) wait(x *datadriven.TestData) string {
+	n := int64(0)
+	if len(x.CmdArgs) > 0 {
+		n, _ = strconv.ParseInt(x.CmdArgs[0].Key, 10, 64)
+	}
+	var out strings.Builder
+	for end := d.Stamp + n; ; {
+		due := d.Machine.NextDeadline()
+		if due == 0 || due > end {
+			d.Stamp = end
+			break
+		}
+		d.Stamp = max(d.Stamp, due)
+		fmt.Fprintf(&out, "tick\n%s", d.print(d.Control(&entry.Tick{})))
+	}
+	return out.String()
 }
 
 func (d *Driver) setup(x *datadriven.TestData) string {
@@ -115,7 +136,8 @@ var kindNames = map[entry.Kind]string{entry.KindAttach: "attach", entry.KindEnd:
 	entry.KindExchangeDelete: "exchange-delete", entry.KindExchangeBind: "exchange-bind", entry.KindExchangeUnbind: "exchange-unbind",
 	entry.KindQueueDeclare: "queue", entry.KindQueueDelete: "queue-delete", entry.KindQueuePurge: "purge", entry.KindQueueBind: "bind",
 	entry.KindQueueUnbind: "unbind", entry.KindConsume: "consume", entry.KindCancel: "cancel", entry.KindGet: "get",
-	entry.KindPublish: "publish", entry.KindFragment: "fragment", entry.KindSettle: "settle", entry.KindRecover: "recover"}
+	entry.KindPublish: "publish", entry.KindFragment: "fragment", entry.KindSettle: "settle", entry.KindRecover: "recover",
+	entry.KindTxSelect: "tx-select", entry.KindTxCommit: "tx-commit", entry.KindTxRollback: "tx-rollback"}
 
 var codeNames = map[core.Code]string{core.CodeNoRoute: "no-route", core.CodeAccessRefused: "access-refused", core.CodeNotFound: "not-found",
 	core.CodeResourceLocked: "resource-locked", core.CodePreconditionFailed: "precondition-failed", core.CodeSyntaxError: "syntax-error",
@@ -144,6 +166,8 @@ func Format(e *core.Effect) string {
 		return fmt.Sprintf("%s detached: %s", where, e.Text)
 	case core.EffectConfirmed:
 		return fmt.Sprintf("%s confirmed %d", where, e.Count)
+	case core.EffectNacked:
+		return fmt.Sprintf("%s refused %d", where, e.Count)
 	case core.EffectReturned:
 		return fmt.Sprintf("%s returned %s%s", where, e.Text, contentText(e))
 	case core.EffectDelivered:
@@ -177,8 +201,27 @@ func contentText(e *core.Effect) string {
 	if e.Record != nil && message.ParseRecord(e.Record, &r) == nil {
 		text += fmt.Sprintf(" %q", r.Body)
 	}
+	if e.Extra != nil {
+		text += extraText(e)
+	}
 	if len(e.Parts) > 0 {
 		text += fmt.Sprintf(" with %d parts", len(e.Parts))
+	}
+	return text
+}
+
+// extraText is what the broker added, as a client sees it where the effect carries the record.
+func extraText(e *core.Effect) string {
+	x := e.Extra
+	text := ""
+	if x.Moved {
+		text += fmt.Sprintf(" by %q key %q, first death %s of %s, deaths", x.Exchange, x.RoutingKey, x.FirstReason, x.FirstQueue)
+		for _, d := range x.Deaths {
+			text += fmt.Sprintf(" %s of %s x%d", d.Reason, d.Queue, d.Count)
+		}
+	}
+	if x.Failed > 0 {
+		text += fmt.Sprintf(" failed %d", x.Failed)
 	}
 	return text
 }
@@ -200,10 +243,15 @@ func (d *Driver) state() string {
 	var out strings.Builder
 	for _, v := range d.Machine.Vhosts() {
 		for _, q := range d.Machine.Queues(v.Name) {
-			fmt.Fprintf(&out, "queue %s ready=%d unacked=%d consumers=%d bytes=%d\n", q.Name, q.Ready, q.Unacknowledged, q.Consumers, q.ReadyBytes)
+			fmt.Fprintf(&out, "queue %s ready=%d unacked=%d consumers=%d bytes=%d%s\n", q.Name, q.Ready, q.Unacknowledged, q.Consumers, q.ReadyBytes,
+				strings.TrimRight(" "+q.Policy+" "+q.OperatorPolicy, " "))
 		}
 		for _, c := range d.Machine.Consumers(v.Name) {
-			fmt.Fprintf(&out, "consumer %s of %s on s%d.%d in-flight=%d\n", c.Tag, c.Queue, c.Session, c.Channel, c.InFlight)
+			waits := ""
+			if !c.Active {
+				waits = " waits"
+			}
+			fmt.Fprintf(&out, "consumer %s of %s on s%d.%d in-flight=%d%s\n", c.Tag, c.Queue, c.Session, c.Channel, c.InFlight, waits)
 		}
 		for _, s := range d.Machine.Sessions(v.Name) {
 			fmt.Fprintf(&out, "session s%d on node %d channels=%d in-flight=%d\n", s.ID, s.Node, s.Channels, s.InFlight)

@@ -39,6 +39,12 @@ func (c *coder) u64(v *uint64) {
 	*v, c.buf = x, c.buf[n:]
 }
 
+func (c *coder) i64(v *int64) {
+	u := uint64(*v)
+	c.u64(&u)
+	*v = int64(u)
+}
+
 func (c *coder) u32(v *uint32) { narrow(c, v, 1<<32-1) }
 func (c *coder) u16(v *uint16) { narrow(c, v, 1<<16-1) }
 

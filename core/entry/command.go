@@ -41,6 +41,14 @@ const (
 	KindSettle
 	KindRecover
 	KindWritten
+	KindTxSelect
+	KindTxCommit
+	KindTxRollback
+	// Control again.
+	KindVhostDelete
+	KindVhostLimit
+	KindPolicySet
+	KindPolicyDelete
 	kindEnd
 )
 
@@ -219,6 +227,36 @@ type (
 		Ref
 		Tag uint64
 	}
+	// TxSelect makes the channel transactional: publishes are routed and settlements checked as they come, and take
+	// effect together with TxCommit, or never after TxRollback.
+	TxSelect struct{ Ref }
+	// TxCommit carries out what the channel has gathered, in one step.
+	TxCommit struct{ Ref }
+	// TxRollback forgets it.
+	TxRollback struct{ Ref }
+
+	// VhostDelete ends the virtual host of that name and id: its sessions end at once, its queues go in pieces. One that
+	// is not there, or has another id, is no error.
+	VhostDelete struct{ ID, Name string }
+	// VhostLimit sets how many queues and connections a virtual host may have; -1 is no limit.
+	VhostLimit struct {
+		Vhost                  string
+		MaxQueues, Connections int64
+	}
+	// PolicySet makes or replaces a policy, or with Operator an operator policy. Definition is a field table with
+	// RabbitMQ's keys; ApplyTo is "all", "queues", "classic_queues", "quorum_queues" or "exchanges". core.CheckPolicy tells
+	// what is wrong with one; the machine ignores those.
+	PolicySet struct {
+		Vhost, Name, Pattern, ApplyTo string
+		Priority                      int64
+		Operator                      bool
+		Definition                    []byte
+	}
+	// PolicyDelete removes one. One that is not there is no error.
+	PolicyDelete struct {
+		Vhost, Name string
+		Operator    bool
+	}
 )
 
 // Outcome is what became of a delivery, in the words of AMQP 1.0.
@@ -266,6 +304,13 @@ var makers = [kindEnd]func() Command{
 	KindSettle:          func() Command { return new(Settle) },
 	KindRecover:         func() Command { return new(Recover) },
 	KindWritten:         func() Command { return new(Written) },
+	KindTxSelect:        func() Command { return new(TxSelect) },
+	KindTxCommit:        func() Command { return new(TxCommit) },
+	KindTxRollback:      func() Command { return new(TxRollback) },
+	KindVhostDelete:     func() Command { return new(VhostDelete) },
+	KindVhostLimit:      func() Command { return new(VhostLimit) },
+	KindPolicySet:       func() Command { return new(PolicySet) },
+	KindPolicyDelete:    func() Command { return new(PolicyDelete) },
 }
 
 // Append encodes a command behind dst.

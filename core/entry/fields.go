@@ -32,6 +32,13 @@ func (*Fragment) Kind() Kind        { return KindFragment }
 func (*Settle) Kind() Kind          { return KindSettle }
 func (*Recover) Kind() Kind         { return KindRecover }
 func (*Written) Kind() Kind         { return KindWritten }
+func (*TxSelect) Kind() Kind        { return KindTxSelect }
+func (*TxCommit) Kind() Kind        { return KindTxCommit }
+func (*TxRollback) Kind() Kind      { return KindTxRollback }
+func (*VhostDelete) Kind() Kind     { return KindVhostDelete }
+func (*VhostLimit) Kind() Kind      { return KindVhostLimit }
+func (*PolicySet) Kind() Kind       { return KindPolicySet }
+func (*PolicyDelete) Kind() Kind    { return KindPolicyDelete }
 
 func (x *NodeUp) code(c *coder)      { c.u64(&x.Node); c.u64(&x.Nonce) }
 func (x *NodeDown) code(c *coder)    { c.u64(&x.Node); c.u64(&x.Incarnation) }
@@ -128,5 +135,29 @@ func (x *Settle) code(c *coder) {
 	c.u64(&x.First)
 	c.u64(&x.Last)
 }
-func (x *Recover) code(c *coder) { x.Ref.code(c); c.boolean(&x.Requeue); c.boolean(&x.NoWait) }
-func (x *Written) code(c *coder) { x.Ref.code(c); c.u64(&x.Tag) }
+func (x *Recover) code(c *coder)    { x.Ref.code(c); c.boolean(&x.Requeue); c.boolean(&x.NoWait) }
+func (x *Written) code(c *coder)    { x.Ref.code(c); c.u64(&x.Tag) }
+func (x *TxSelect) code(c *coder)   { x.Ref.code(c) }
+func (x *TxCommit) code(c *coder)   { x.Ref.code(c) }
+func (x *TxRollback) code(c *coder) { x.Ref.code(c) }
+
+func (x *VhostDelete) code(c *coder) { c.str(&x.ID); c.str(&x.Name) }
+func (x *VhostLimit) code(c *coder) {
+	c.str(&x.Vhost)
+	c.i64(&x.MaxQueues)
+	c.i64(&x.Connections)
+}
+func (x *PolicySet) code(c *coder) {
+	c.str(&x.Vhost)
+	c.str(&x.Name)
+	c.str(&x.Pattern)
+	c.str(&x.ApplyTo)
+	c.i64(&x.Priority)
+	c.boolean(&x.Operator)
+	c.bytes(&x.Definition)
+}
+func (x *PolicyDelete) code(c *coder) {
+	c.str(&x.Vhost)
+	c.str(&x.Name)
+	c.boolean(&x.Operator)
+}

@@ -226,3 +226,23 @@ func (w *propertyWalk) width() (prefix, n int) {
 	}
 	return 1, int(rest[0])
 }
+
+// HasAny says whether a property list has any of p, without looking further than its flags.
+func HasAny(props []byte, p Property) bool {
+	return len(props) >= 2 && Property(binary.BigEndian.Uint16(props))&p != 0
+}
+
+// Marks reads the priority (0 where there is none) and the expiration (a view; empty where there is none) of a property
+// list, without allocating.
+func Marks(props []byte) (priority uint8, expiration []byte) {
+	w, err := walkProperties(props)
+	for err == nil && w.next(&err) {
+		switch w.property {
+		case PropPriority:
+			priority = w.value[0]
+		case PropExpiration:
+			return priority, w.value
+		}
+	}
+	return priority, nil
+}

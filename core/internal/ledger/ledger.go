@@ -139,6 +139,14 @@ func (l *Ledger) Get(tag uint64) *Record {
 	return &c.records[i]
 }
 
+// Mark sets and clears flags of a delivery that is in flight.
+func (l *Ledger) Mark(tag uint64, set, clear uint32) {
+	c := l.chunks[l.find(tag)]
+	r := &c.records[tag-c.base]
+	r.Flags = r.Flags&^clear | set
+	c.dirty = true
+}
+
 // Take removes a delivery. It answers false if the tag is not in flight.
 func (l *Ledger) Take(p *Pool, tag uint64) (Record, bool) {
 	at := l.find(tag)

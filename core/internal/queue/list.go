@@ -221,3 +221,9 @@ func (l *List) Bytes() uint64 {
 	l.Each(func(r Ref) { n += uint64(r.Size) })
 	return n
 }
+
+// Head is the first message. The list must not be empty.
+func (l *List) Head() Ref {
+	c := l.chunks[l.head]
+	return c.refs[c.start]
+}

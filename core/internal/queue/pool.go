@@ -28,7 +28,10 @@ type chunk struct {
 func (c *chunk) live() []Ref { return c.refs[c.start:] }
 
 // Pool recycles chunks between the lists of one machine.
-type Pool struct{ free [len(classes)][]*chunk }
+type Pool struct {
+	free  [len(classes)][]*chunk
+	notes []*noteChunk
+}
 
 // get answers an empty chunk with room for at least want references, or as many as a chunk may hold.
 func (p *Pool) get(want int) *chunk {

@@ -9,11 +9,13 @@ type ident struct {
 
 // binding is one way out of an exchange.
 type binding struct {
-	queue uint32
-	to    *exchange // the destination where it is an exchange, else nil
-	match *match    // what a headers exchange asks for
-	at    *bucket   // where it is kept, and
-	slot  int       // its place there
+	queue  uint32
+	to     *exchange // the destination where it is an exchange, else nil
+	match  *match    // what a headers exchange asks for
+	at     *bucket   // where it is kept, and
+	slot   int       // its place there
+	point  uint64    // where it lies for a hashing exchange, and
+	weight int       // how many times
 }
 
 // bucket holds bindings that match together, in no particular order (results are sorted).
@@ -35,13 +37,14 @@ func (u *bucket) remove(b *binding) {
 
 // exchange holds the bindings of which it is the source.
 type exchange struct {
-	kind  Kind
-	gone  bool   // deleted; bindings of others may still lead here
-	round uint64 // the last walk that came by
-	index map[ident]*binding
-	keys  map[string]*bucket // direct
-	all   bucket             // fanout, headers
-	words node               // topic
+	kind                  Kind
+	alternate, hashHeader string
+	gone                  bool   // deleted; bindings of others may still lead here
+	round                 uint64 // the last walk that came by
+	index                 map[ident]*binding
+	keys                  map[string]*bucket // direct
+	all                   bucket             // fanout, headers
+	words                 node               // topic
 
 	cached map[string]span // by routing key
 	whole  span            // for every routing key, if hasAll

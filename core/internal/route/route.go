@@ -13,6 +13,9 @@ import (
 // it is.
 var ErrMatch = errors.New("invalid x-match field")
 
+// ErrWeight says that the key of a binding of a consistent hash exchange is no number from 1 to WeightMax.
+var ErrWeight = errors.New("invalid weight")
+
 // ErrExchange says that Bind names an exchange that is not declared.
 var ErrExchange = errors.New("no such exchange")
 
@@ -25,21 +28,21 @@ const (
 	Fanout
 	Topic
 	Headers
+	ConsistentHash // one destination per routing key, or value of a header; a binding's key is its weight
+	Random         // one destination per message
+	ModulusHash    // as ConsistentHash, all weights being 1
 )
 
-// ParseKind answers the kind that a client calls s ("direct", "fanout", "topic", "headers").
+var kindNames = [...]string{Direct: "direct", Fanout: "fanout", Topic: "topic", Headers: "headers",
+	ConsistentHash: "x-consistent-hash", Random: "x-random", ModulusHash: "x-modulus-hash"}
+
+// String is what clients call the kind.
+func (k Kind) String() string { return kindNames[k] }
+
+// ParseKind answers the kind that a client calls s.
 func ParseKind(s string) (Kind, bool) {
-	switch s {
-	case "direct":
-		return Direct, true
-	case "fanout":
-		return Fanout, true
-	case "topic":
-		return Topic, true
-	case "headers":
-		return Headers, true
-	}
-	return 0, false
+	at := slices.Index(kindNames[Direct:], s)
+	return Direct + Kind(at), at >= 0
 }
 
 // Dest is where a binding leads: another exchange, or where Exchange is empty the queue with id Queue.
@@ -65,8 +68,21 @@ func New() *Router {
 func (r *Router) Declare(name string, kind Kind) {
 	if r.exchanges[name] == nil {
 		r.exchanges[name] = newExchange(kind)
+		r.cache.drop() // it may be somebody's alternate
 	}
 }
+
+// Configure says where what exchange name routes nowhere goes, "" for nowhere, and which header's value a hashing exchange
+// looks at, "" for the routing key.
+func (r *Router) Configure(name, alternate, hashHeader string) {
+	if x := r.exchanges[name]; x != nil && (x.alternate != alternate || x.hashHeader != hashHeader) {
+		x.alternate, x.hashHeader = alternate, hashHeader
+		r.cache.drop()
+	}
+}
+
+// Seed gives the next Route its number to choose by, for exchanges that choose at random.
+func (r *Router) Seed(n uint64) { r.walk.seed = n }
 
 // Delete removes an exchange and the bindings from it. Bindings to it lead nowhere from now on, also if its name is
 // declared again; Unbind forgets them.
@@ -85,7 +101,7 @@ func (r *Router) Name(queue string, id uint32) { r.names[queue] = id }
 func (r *Router) Unname(queue string) { delete(r.names, queue) }
 
 // Bind binds d to source. A binding is told from others by destination, key and Identity(args); repeating one does
-// nothing. Errors: ErrMatch (headers exchanges only), ErrExchange where source or the destination exchange is not declared.
+// nothing. Errors: ErrMatch (headers exchanges only), ErrWeight (consistent hash exchanges only), ErrExchange where source or the destination exchange is not declared.
 func (r *Router) Bind(source string, d Dest, key string, args message.Table) error {
 	x := r.exchanges[source]
 	if x == nil {
@@ -104,6 +120,14 @@ func (r *Router) Bind(source string, d Dest, key string, args message.Table) err
 		}
 		b.match = match
 	}
+	if b.weight = 1; x.kind == ConsistentHash {
+		weight, err := parseWeight(key)
+		if err != nil {
+			return err
+		}
+		b.weight = weight
+	}
+	b.point = pointOf(d)
 	if x.bind(ident{d, key, Identity(args)}, b) {
 		r.cache.drop()
 	}
@@ -143,7 +167,7 @@ func (r *Router) Route(exchange, key []byte, headers func() message.Table, out [
 	if x == nil {
 		return out
 	}
-	if x.kind == Direct {
+	if x.kind == Direct && x.alternate == "" {
 		// Not worth a place in the cache: keys made up per message would push out what is.
 		if at := x.keys[string(key)]; at == nil {
 			return out
@@ -155,10 +179,11 @@ func (r *Router) Route(exchange, key []byte, headers func() message.Table, out [
 		return append(out, ids...)
 	}
 	start := len(out)
+	r.walk.exchanges = r.exchanges
 	out = r.walk.run(x, key, headers, out)
 	slices.Sort(out[start:])
 	out = out[:start+len(slices.Compact(out[start:]))]
-	if !r.walk.byHeaders {
+	if !r.walk.byHeaders && !r.walk.byChance {
 		r.cache.put(x, key, r.walk.byKey, out[start:])
 	}
 	return out

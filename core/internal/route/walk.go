@@ -10,13 +10,17 @@ type walk struct {
 	headers   headers
 	byKey     bool // the last run looked at the routing key,
 	byHeaders bool // at the headers
+	byChance  bool // at the seed
+	found     bool // the exchange at hand leads somewhere
+	seed      uint64
+	exchanges map[string]*exchange
 }
 
 // run appends the ids that exchange first leads to, in no order and maybe several times. Each exchange is visited once,
 // so cycles end.
 func (w *walk) run(first *exchange, key []byte, read func() message.Table, out []uint32) []uint32 {
 	w.round++
-	w.byKey, w.byHeaders = false, false
+	w.byKey, w.byHeaders, w.byChance = false, false, false
 	w.headers = headers{read: read}
 	first.round = w.round
 	w.todo = append(w.todo[:0], first)
@@ -24,7 +28,11 @@ func (w *walk) run(first *exchange, key []byte, read func() message.Table, out [
 		last := len(w.todo) - 1
 		x := w.todo[last]
 		w.todo = w.todo[:last]
+		w.found = false
 		out = w.leave(x, key, out)
+		if other := w.exchanges[x.alternate]; !w.found && other != nil {
+			w.visit(other)
+		}
 	}
 	w.headers = headers{}
 	return out
@@ -51,6 +59,15 @@ func (w *walk) leave(x *exchange, key []byte, out []uint32) []uint32 {
 				out = w.take(b, out)
 			}
 		}
+	case ConsistentHash, ModulusHash:
+		if b := x.all.heaviest(w.hash(x, key)); b != nil {
+			out = w.take(b, out)
+		}
+	case Random:
+		w.byChance = true
+		if b := x.all.heaviest(w.seed); b != nil {
+			out = w.take(b, out)
+		}
 	default:
 		out = w.follow(&x.all, out)
 	}
@@ -66,11 +83,19 @@ func (w *walk) follow(at *bucket, out []uint32) []uint32 {
 
 func (w *walk) take(b *binding, out []uint32) []uint32 {
 	if b.to == nil {
+		w.found = true
 		return append(out, b.queue)
 	}
-	if !b.to.gone && b.to.round != w.round {
-		b.to.round = w.round
-		w.todo = append(w.todo, b.to)
+	if !b.to.gone {
+		w.found = true
+		w.visit(b.to)
 	}
 	return out
+}
+
+func (w *walk) visit(x *exchange) {
+	if x.round != w.round {
+		x.round = w.round
+		w.todo = append(w.todo, x)
+	}
 }

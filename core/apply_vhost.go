@@ -1,0 +1,108 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/understudy-mq/understudy/core/entry"
+)
+
+// A vhost that is deleted ends its sessions at once and can be found no more; a new one may have its name. What it holds
+// goes in pieces, as things that are due do, so that a million messages stall nobody else.
+
+func (m *Machine) applyVhostDelete(x *entry.VhostDelete) {
+	v := m.vhost[x.Name]
+	if v == nil || x.ID != "" && v.ID != x.ID {
+		return
+	}
+	v.Deleted = true
+	m.touch(v)
+	delete(m.vhost, v.Name)
+	var held []*session
+	for _, s := range m.sessions {
+		if s.vhost == v {
+			held = append(held, s)
+		}
+	}
+	for _, s := range held {
+		if e := m.emit(s, EffectDetached, 0); e != nil {
+			e.Text = fmt.Sprintf("vhost '%s' is deleted", v.Name)
+		}
+		m.end(s, entry.Released)
+	}
+}
+
+func (v *vhost) timing() *timer { return &v.timer }
+
+func (v *vhost) deadline() int64 {
+	if v.Deleted {
+		return 1
+	}
+	return 0
+}
+
+// due takes a deleted vhost apart.
+func (v *vhost) due(m *Machine) {
+	for m.dueLeft > 0 && len(v.queues) > 0 {
+		q := v.queues[len(v.queues)-1]
+		m.dueLeft -= 1 + q.ready.len()/16
+		m.deleteQueue(q)
+	}
+	if m.dueLeft <= 0 || v.gone {
+		return
+	}
+	for len(v.held) > 0 && m.dueLeft > 0 {
+		x := v.held[len(v.held)-1]
+		m.dueLeft--
+		m.unhold(x)
+		m.live.remove(uint64(x.Loc))
+		m.live.removeParts(x.Parts)
+	}
+	if m.dueLeft <= 0 {
+		return
+	}
+	for len(v.exchanges) > 0 {
+		m.deleteExchange(v, v.exchanges[len(v.exchanges)-1])
+	}
+	for _, p := range v.policies {
+		p.gone = true
+		m.touch(p)
+	}
+	v.policies = nil
+	at, _ := slices.BinarySearchFunc(m.vhosts, v.Vhost, func(v *vhost, n uint32) int { return compare(v.Vhost, n) })
+	m.vhosts = slices.Delete(m.vhosts, at, at+1)
+	v.gone = true
+	m.touch(v)
+}
+
+func (m *Machine) applyVhostLimit(x *entry.VhostLimit) {
+	if v := m.vhost[x.Vhost]; v != nil {
+		v.MaxQueues, v.MaxConnections = max(x.MaxQueues, none), max(x.Connections, none)
+		m.touch(v)
+	}
+}
+
+// checkQueueLimit refuses one more queue than the vhost may have.
+func (v *vhost) checkQueueLimit(name string) (Code, string) {
+	if v.MaxQueues == none || int64(len(v.queues)) < v.MaxQueues {
+		return CodeOK, ""
+	}
+	return CodePreconditionFailed, fmt.Sprintf("cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.Name, v.MaxQueues)
+}
+
+// checkConnectionLimit refuses one more session than the vhost may have; "" is good.
+func (m *Machine) checkConnectionLimit(v *vhost, user string) string {
+	if v.MaxConnections == none {
+		return ""
+	}
+	n := int64(0)
+	for _, s := range m.sessions {
+		if s.vhost == v {
+			n++
+		}
+	}
+	if n < v.MaxConnections {
+		return ""
+	}
+	return fmt.Sprintf("access to vhost '%s' refused for user '%s': connection limit (%d) is reached", v.Name, user, v.MaxConnections)
+}

@@ -1,0 +1,315 @@
+package core
+
+import (
+	"slices"
+
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// A message's content never changes. What the broker adds to it (the deaths that it died, another exchange and key) is a
+// letter: state beside the message, under its number, rendered when it is delivered. A dead-lettered message is a new
+// message, with a number of its own and the old content, so that it goes behind all others. The machine cannot read
+// content again, so what routing will need of a message that may be dead-lettered is kept in a letter as it comes.
+
+// letterHeadersMax bounds the headers that are kept for routing a dead letter by them; longer ones count as none.
+const letterHeadersMax = 4096
+
+// cascadeMost bounds the dead letters that a command makes of messages that are dead letters of this very command: queues
+// that overflow into each other in every order would otherwise never come to an end. Further ones are dropped.
+const cascadeMost = 1 << 14
+
+type letterRow struct {
+	Vhost       uint32
+	Number      uint64
+	Refs        uint32   // queues and deliveries that refer to it
+	Key         string   // routing key
+	CC, BCC     []string // further ones
+	Headers     []byte   // the header table, where a dead letter may be routed by it
+	Priority    uint8
+	Moved       bool   // dead-lettered: it was published to Exchange with Key, and has no expiration
+	Exchange    string // of a moved one
+	NewKey      bool   // a queue's x-dead-letter-routing-key replaced the key and CC
+	FirstQueue  string
+	FirstReason uint8
+	Deaths      []Death // most recent first, one per queue and reason
+}
+
+// Death is how often a message left a queue for a reason, and how it was when it first did.
+type Death struct {
+	Queue     string
+	Reason    string
+	Count     uint64
+	Time      int64 // of the first, in Unix seconds
+	Published bool  // exchange, keys and expiration were those that the message was published with
+	Exchange  string
+	Keys      []string
+}
+
+// reasonNames are x-death's.
+var reasonNames = [...]string{reasonRejected: "rejected", reasonExpired: "expired", reasonMaxLength: "maxlen", reasonDeliveryLimit: "delivery_limit"}
+
+type letter struct {
+	meta
+	letterRow
+	at int // in vhost.letters
+}
+
+func (t *letter) key(dst []byte) []byte {
+	return keyOf(dst, tableLetter, uint64(t.Vhost), t.Number)
+}
+
+func (t *letterRow) code(c *rowCoder) {
+	c.u32(&t.Vhost)
+	c.u64(&t.Number)
+	c.u32(&t.Refs)
+	c.str(&t.Key)
+	c.strs(&t.CC)
+	c.strs(&t.BCC)
+	c.bytes(&t.Headers)
+	c.u8(&t.Priority)
+	c.boolean(&t.Moved)
+	c.str(&t.Exchange)
+	c.boolean(&t.NewKey)
+	c.str(&t.FirstQueue)
+	c.u8(&t.FirstReason)
+	n := uint64(len(t.Deaths))
+	if c.count(&n); !c.encoding {
+		t.Deaths = make([]Death, n)
+	}
+	for i := range t.Deaths {
+		t.Deaths[i].code(c)
+	}
+	if n == 0 {
+		t.Deaths = nil
+	}
+}
+
+func (d *Death) code(c *rowCoder) {
+	c.str(&d.Queue)
+	c.str(&d.Reason)
+	c.u64(&d.Count)
+	c.i64(&d.Time)
+	c.boolean(&d.Published)
+	c.str(&d.Exchange)
+	c.strs(&d.Keys)
+}
+
+func (v *vhost) addLetter(row letterRow) *letter {
+	t := &letter{letterRow: row, at: len(v.letters)}
+	v.letters = append(v.letters, t)
+	v.letter[t.Number] = t
+	return t
+}
+
+// dropLetter ends one reference to a letter.
+func (m *Machine) dropLetter(v *vhost, number uint64) {
+	t := v.letter[number]
+	if t == nil {
+		return
+	}
+	m.touch(t)
+	if t.Refs--; t.Refs > 0 {
+		return
+	}
+	if x := take(&v.letters, t.at); x != nil {
+		x.at = t.at
+	}
+	delete(v.letter, number)
+	t.gone = true
+}
+
+// needsLetter says whether a queue that the publish at hand goes to may have to route it once more, by what only its
+// record tells. One that came by the default exchange has the queue's name for its key.
+func (m *Machine) needsLetter(v *vhost, x *marks) bool {
+	if v.deadLettering == 0 {
+		return false
+	}
+	special := x.priority > 0 || len(m.record.Exchange) > 0 || mayHaveCopies(m.record.Properties) ||
+		v.byHeaders > 0 && message.HasAny(m.record.Properties, message.PropHeaders)
+	if !special {
+		return false
+	}
+	for _, id := range m.routes {
+		if q := v.queueByID(id); q.set.deadLetters {
+			return true
+		}
+	}
+	return false
+}
+
+// newLetter is what dead-lettering the publish at hand will need.
+func (m *Machine) newLetter(v *vhost, x *marks) letterRow {
+	row := letterRow{Vhost: v.Vhost, Key: string(m.record.RoutingKey), Priority: x.priority}
+	if message.HasAny(m.record.Properties, message.PropHeaders) {
+		headers, _ := message.PropertiesHeaders(m.record.Properties)
+		row.CC, row.BCC = texts(headers, copyHeaders[0]), texts(headers, copyHeaders[1])
+		if v.byHeaders > 0 {
+			if b := message.AppendTable(nil, headers); len(b) <= letterHeadersMax {
+				row.Headers = b
+			}
+		}
+	}
+	return row
+}
+
+// texts answers the texts of an array in a table.
+func texts(t message.Table, key string) []string {
+	value, _ := t.Get(key)
+	list, _ := value.([]any)
+	var out []string
+	for _, x := range list {
+		if s, ok := x.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// bury ends a message that no consumer has accepted: it is dead-lettered where its queue says so.
+func (m *Machine) bury(q *queue, r *ready.Ref, why reason) {
+	if q.set.deadLetters {
+		m.deadLetter(q, r, why)
+	}
+	m.dispose(q.vhost, q, r)
+}
+
+// deadLetter publishes a message of q's once more, in the same step in which q loses it. It is dropped where the exchange
+// is missing, where it leads nowhere, and for each queue that it has come from by itself, without a client's reject.
+func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
+	v := q.vhost
+	if r.Number > m.fresh {
+		if m.cascade++; m.cascade > cascadeMost {
+			return
+		}
+	}
+	if q.set.deadExchange != "" && v.exchange[q.set.deadExchange] == nil {
+		return
+	}
+	row := m.nextLetter(q, r, why)
+	old := v.letter[r.Number]
+	routes := m.routeLetter(q, &row, old)
+	if why != reasonRejected {
+		routes = slices.DeleteFunc(routes, func(id uint32) bool { return isCycle(row.Deaths, v.queueByID(id).Name) })
+	}
+	m.buried = routes[:0]
+	if len(routes) == 0 {
+		return
+	}
+	m.fresh = min(m.fresh, v.Messages)
+	v.Messages++
+	m.touch(v)
+	row.Number, row.Refs = v.Messages, uint32(len(routes))
+	n := ready.Ref{Number: row.Number, Loc: r.Loc, Size: r.Size, Flags: r.Flags&flagFragmented | flagLettered}
+	if n.Flags&flagFragmented != 0 {
+		m.copyContent(v, r.Number, row.Number, row.Refs)
+	}
+	m.touch(v.addLetter(row))
+	x := marks{priority: row.Priority, ttl: none, body: q.bodyOf(r)}
+	for _, id := range routes {
+		m.live.add(n.Loc)
+		m.enter(v.queueByID(id), n, &x)
+	}
+}
+
+// copyContent gives a fragmented message's pieces to another message too.
+func (m *Machine) copyContent(v *vhost, from, to uint64, refs uint32) {
+	t := v.content[from]
+	for i := range t.Parts {
+		m.live.add(uint64(t.Parts[i].Loc))
+	}
+	m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: to, Refs: refs, Parts: t.Parts}))
+}
+
+// nextLetter is what a message of q's becomes by dying.
+func (m *Machine) nextLetter(q *queue, r *ready.Ref, why reason) letterRow {
+	d := Death{Queue: q.Name, Reason: reasonNames[why], Count: 1, Time: m.header.Stamp / 1000, Published: true}
+	row := letterRow{Vhost: q.Vhost, Moved: true, Exchange: q.set.deadExchange, Key: q.Name, FirstQueue: q.Name, FirstReason: uint8(why)}
+	if old := q.vhost.letter[r.Number]; old != nil {
+		row.Key, row.CC, row.Headers, row.Priority, row.NewKey = old.Key, old.CC, old.Headers, old.Priority, old.NewKey
+		if old.Moved {
+			row.FirstQueue, row.FirstReason = old.FirstQueue, old.FirstReason
+			d.Published, d.Exchange, d.Keys = false, old.Exchange, append([]string{old.Key}, old.CC...)
+			row.Deaths = old.Deaths
+		}
+	}
+	row.Deaths = died(row.Deaths, d)
+	return row
+}
+
+// died adds a death in front: the one of the same queue and reason is counted up instead. deaths stays as it is.
+func died(deaths []Death, d Death) []Death {
+	at := slices.IndexFunc(deaths, func(x Death) bool { return x.Queue == d.Queue && x.Reason == d.Reason })
+	out := make([]Death, 0, len(deaths)+1)
+	if at < 0 {
+		return append(append(out, d), deaths...)
+	}
+	again := deaths[at]
+	again.Count++
+	return append(append(append(out, again), deaths[:at]...), deaths[at+1:]...)
+}
+
+// routeLetter finds the queues of a dead letter of q's and gives it its key. old is what was kept of the message, or nil.
+func (m *Machine) routeLetter(q *queue, row *letterRow, old *letter) []uint32 {
+	var keys [][]string
+	switch {
+	case q.set.hasDeadKey:
+		row.Key, row.CC, row.NewKey = q.set.deadKey, nil, true
+		keys = [][]string{{row.Key}}
+	case old != nil:
+		keys = [][]string{{row.Key}, old.CC, old.BCC}
+	default:
+		keys = [][]string{{row.Key}}
+	}
+	return m.routeKeys(q.vhost, row.Exchange, row, m.buried[:0], keys...)
+}
+
+// routeKeys finds the queues that an exchange leads to by any of the keys, each once, for a message of which what row says
+// is known.
+func (m *Machine) routeKeys(v *vhost, exchange string, row *letterRow, routes []uint32, keys ...[]string) []uint32 {
+	headers := func() message.Table { return tableOf(row.Headers) }
+	v.router.Seed(v.Messages)
+	for _, list := range keys {
+		for _, key := range list {
+			routes = v.router.Route([]byte(exchange), []byte(key), headers, routes)
+		}
+	}
+	slices.Sort(routes)
+	return slices.Compact(routes)
+}
+
+// isCycle says whether a message that died these deaths would come to a queue again without anybody's reject.
+func isCycle(deaths []Death, queue string) bool {
+	for i := range deaths {
+		if deaths[i].Reason == reasonNames[reasonRejected] {
+			return false
+		}
+		if deaths[i].Queue == queue {
+			return true
+		}
+	}
+	return false
+}
+
+// extraOf is what a delivery of a message adds to its content, nil for almost all.
+func (m *Machine) extraOf(q *queue, r *ready.Ref) *Extra {
+	failed := r.Flags >> countShift
+	if !q.counts {
+		failed = 0
+	}
+	if r.Flags&flagLettered == 0 {
+		if failed == 0 {
+			return nil
+		}
+		return &Extra{Failed: failed}
+	}
+	t := q.vhost.letter[r.Number]
+	if t == nil || !t.Moved && failed == 0 {
+		return nil
+	}
+	if !t.Moved {
+		return &Extra{Failed: failed}
+	}
+	return &Extra{Failed: failed, Moved: true, Exchange: t.Exchange, RoutingKey: t.Key, NewKey: t.NewKey,
+		FirstQueue: t.FirstQueue, FirstReason: reasonNames[t.FirstReason], Deaths: t.Deaths}
+}
