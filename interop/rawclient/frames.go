@@ -19,7 +19,7 @@ import (
 type Frames struct {
 	nc       net.Conn
 	r        *bufio.Reader
-	FrameMax int           // octets of the largest frame that Publish should send
+	FrameMax int           // octets of the largest frame, as agreed on; a larger one that comes is an error
 	Patience time.Duration // bounds every read and write
 }
 
@@ -300,8 +300,8 @@ func (f *Frames) read() (kind byte, channel uint16, payload []byte, err error) {
 		return 0, 0, nil, err
 	}
 	size := binary.BigEndian.Uint32(head[3:])
-	if size > 16<<20 {
-		return 0, 0, nil, fmt.Errorf("a frame of %d octets", size)
+	if size+8 > uint32(f.FrameMax) {
+		return 0, 0, nil, fmt.Errorf("a frame of %d octets came where %d were agreed on", size+8, f.FrameMax)
 	}
 	p := make([]byte, size+1)
 	if _, err = io.ReadFull(f.r, p); err == nil && p[size] != frameEnd {
