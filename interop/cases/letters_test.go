@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/understudy-mq/understudy/interop/rawclient"
 )
 
 // deaths is a message's x-death, each as "queue reason count".
@@ -85,6 +87,36 @@ func TestE2CycleOfThreeQueuesEnds(t *testing.T) {
 	}
 	c.pass(100)
 	c.ready(a) // and no second copy is delivered
+}
+
+func TestE2LongChainIsWalked(t *testing.T) {
+	c := connect(t)
+	links := 1000
+	if node.cluster == nil {
+		links = 100 // RabbitMQ's walk takes time that grows with the square
+	}
+	chain := name(t, "chain")
+	link := func(i int) string { return fmt.Sprintf("%s.%d", chain, i) }
+	var b []byte
+	for i := range links {
+		a := toQueue(link(i+1), table{"x-max-length": 0})
+		if i == links-1 {
+			a = nil
+		}
+		b = rawclient.AppendCall(b, 1, "queue.declare", link(i), false, false, true, false, false, a) // exclusive: gone with c
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- c.Write(b) }()
+	for range links {
+		c.want("queue.declare-ok")
+	}
+	must(t, <-sent)
+	c.publish("", link(0), "m")
+	c.consume(link(links-1), "t")
+	e := c.delivery("m") // in frames of the agreed size, for all its deaths
+	if got := len(deaths(e)); got == 0 || e.Properties.Headers["x-first-death-queue"] != link(0) {
+		t.Fatalf("%d deaths, first in %v", got, e.Properties.Headers["x-first-death-queue"])
+	}
 }
 
 func TestE2RejectAllowsTheCycle(t *testing.T) {

@@ -205,6 +205,9 @@ func TestA15DefaultExchangeIsNotToBeTouched(t *testing.T) {
 	c.refused(text, "queue.unbind", q, "", q)
 	c.refused(text, "exchange.declare", "", "direct", false, true)
 	c.refused(text, "exchange.delete", "")
+	c.refused(text, "exchange.bind", "amq.fanout", "", "k")
+	c.refused(text, "exchange.bind", "", "amq.fanout", "k")
+	c.refused(text, "exchange.unbind", "amq.fanout", "", "k")
 	c.publish("", q, "m")
 	c.routed()
 	c.wantBodies(q, "m")
@@ -320,4 +323,18 @@ func TestA27PassiveDeclareCountsReadyMessagesAndConsumers(t *testing.T) {
 		c.delivery(fmt.Sprint(i))
 	}
 	c.call(1, "queue.declare-ok "+q+" 50 1", "queue.declare", q, true)
+}
+
+func TestA30DeclaringADelayQueueAgainRenewsItsLease(t *testing.T) {
+	c := connect(t)
+	back := c.queue(nil)
+	x := c.exchange("fanout", nil)
+	c.consume(back, "t")
+	delay, arguments := name(t, "delay"), toQueue(back, table{"x-message-ttl": 150, "x-expires": 500})
+	for _, body := range numbers(1, 5) { // longer in all than the lease
+		c.queueNamed(delay, arguments)
+		c.bind(delay, x, "", nil)
+		c.publish(x, "", body)
+		c.delivery(body)
+	}
 }
