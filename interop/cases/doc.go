@@ -8,7 +8,7 @@
 // against another broker; where RabbitMQ and Understudy differ on purpose, the table in differences_test.go holds both answers
 // and the reason, and a difference that has disappeared fails.
 //
-// Not guaranteed: rows that need what does not exist; README.md lists them with the reason.
+// Not guaranteed: rows that need what does not exist; interop/README.md lists them with the reason.
 //
 // Concurrency: the tests share one node and use queues and exchanges of their own.
 package cases
