@@ -63,6 +63,19 @@ func TestC3RequeuedMessagesReturnToTheirPlaces(t *testing.T) {
 	c.wantBodies(q, "b", "c")
 }
 
+func TestC3MessagesThatComeBackOneByOneInAnyOrderAreInOrderAgain(t *testing.T) {
+	c := connect(t)
+	q := c.filled(numbers(1, 6)...)
+	for range 5 {
+		c.get(q, false)
+	}
+	for _, tag := range []int{4, 2, 5, 1, 3} {
+		c.send(1, "basic.nack", tag, false, true)
+	}
+	c.awaitReady(q, 6)
+	c.wantBodies(q, numbers(1, 6)...)
+}
+
 func TestC3UnackedMessagesOfALostConnectionReturnInOrder(t *testing.T) {
 	c, lost := connect(t), connect(t)
 	q := c.filled(numbers(1, 8)...)

@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -293,6 +294,34 @@ func TestE13DeadLetterKeepsItsOtherHeaders(t *testing.T) {
 	}
 	if p := e.Properties; p.ContentType != "text/plain" || p.MessageID != "id" || p.DeliveryMode != 2 {
 		t.Errorf("properties %+v", p)
+	}
+}
+
+func TestE13FieldsOfEveryTypeOutliveWhatTheBrokerWritesBesideThem(t *testing.T) {
+	c := connect(t)
+	dead := c.queue(nil)
+	q := c.queue(toQueue(dead, nil))
+	hidden := everyType("\x03BCCA\x00\x00\x00\x06S\x00\x00\x00\x01k")
+	c.publishWith("", q, props{Raw: append([]byte{0x20, 0}, hidden...)}, "m")
+	e := c.get(q, false)
+	if all := everyType(""); len(e.Properties.Raw) != 2+len(all) {
+		t.Fatalf("without BCC: %q", e.Properties.Raw)
+	}
+	wantFields(t, e)
+	c.send(1, "basic.reject", tag(e), false)
+	c.awaitReady(dead, 1)
+	e = c.get(dead, true)
+	c.wantDeaths(e, q+" rejected 1")
+	wantFields(t, e)
+}
+
+// wantFields checks that each field is as it was, in whatever order.
+func wantFields(t *testing.T, e *event) {
+	t.Helper()
+	for _, field := range fieldOfEachType {
+		if !bytes.Contains(e.Properties.Raw, []byte(field)) {
+			t.Errorf("%q is not in %q", field, e.Properties.Raw)
+		}
 	}
 }
 
