@@ -280,6 +280,22 @@ func (c *client) routed() {
 // confirming turns confirms on.
 func (c *client) confirming() { c.t.Helper(); c.call(1, "confirm.select-ok", "confirm.select") }
 
+// confirmed reads acks until each publish from first to last has one, be it alone or with others.
+func (c *client) confirmed(first, last uint64) {
+	c.t.Helper()
+	missing := map[uint64]bool{}
+	for i := first; i <= last; i++ {
+		missing[i] = true
+	}
+	for len(missing) > 0 {
+		e := c.want("basic.ack")
+		delete(missing, e.Number(0))
+		for i := first; e.Arguments[1] == true && i < e.Number(0); i++ {
+			delete(missing, i)
+		}
+	}
+}
+
 // get gets a message and acknowledges nothing; body "" stands for an empty queue.
 func (c *client) get(queue string, noAck bool) *event {
 	c.t.Helper()

@@ -21,7 +21,7 @@ func TestB1EmptyBodyHasNoBodyFrame(t *testing.T) {
 	c.want("basic.ack 1 ")
 	c.publish("", q, "")
 	c.publish("", q, "next")
-	c.want("basic.ack")
+	c.confirmed(2, 3)
 	if e := c.get(q, true); len(e.Body) != 0 {
 		t.Fatalf("got %s", e)
 	}

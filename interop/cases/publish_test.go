@@ -161,13 +161,7 @@ func TestD8MessagesForADeletedQueueAreConfirmed(t *testing.T) {
 	}
 	c.write(b)
 	deletes.call(1, "queue.delete-ok", "queue.delete", q)
-	for confirmed := map[uint64]bool{}; len(confirmed) < n; {
-		e := c.want("basic.ack")
-		confirmed[e.Number(0)] = true
-		for i := e.Number(0); e.Arguments[1] == true && i > 0; i-- {
-			confirmed[i] = true
-		}
-	}
+	c.confirmed(1, n)
 }
 
 func TestD9WhatIsNotImplementedIsRefused(t *testing.T) {
