@@ -97,8 +97,13 @@ func (x *Extra) headers(t message.Table, r *message.Record, p *message.Propertie
 	return t
 }
 
+// deathsShown is how many deaths a client is told of: a message that walked through many queues must still fit its
+// properties into one frame. The machine knows them all, or a long cycle would never end.
+const deathsShown = 64
+
 // deaths merges the deaths into what the publisher sent as x-death: a message that a client publishes again with its
-// headers goes on counting. Whatever is no table with a queue and a reason is left out.
+// headers goes on counting. Whatever is no table with a queue and a reason is left out, and so are the oldest of more
+// than deathsShown.
 func (x *Extra) deaths(former any, published *Death, p *message.Properties) []any {
 	list, _ := former.([]any)
 	var out []any
@@ -128,7 +133,7 @@ func (x *Extra) deaths(former any, published *Death, p *message.Properties) []an
 		}
 		out = append([]any{t}, out...)
 	}
-	return out
+	return out[:min(len(out), deathsShown)]
 }
 
 func isDeath(t message.Table) bool {

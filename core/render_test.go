@@ -129,6 +129,30 @@ func TestB18_MalformedDeathsOfAPublisherAreReplaced(t *testing.T) {
 	expectText(t, "a count of another width", deaths, "[[{queue q} {reason expired} {count 4}]]")
 }
 
+func TestOfManyDeathsTheLatestAreShown(t *testing.T) {
+	const died, shown = 1000, 64
+	extra := &core.Extra{Moved: true, FirstQueue: "c999", FirstReason: "maxlen"}
+	for i := range died {
+		extra.Deaths = append(extra.Deaths, core.Death{Queue: fmt.Sprint("c", i), Reason: "maxlen", Count: 1})
+	}
+	record := coretest.Record("", "c999", nil, "body")
+	var e core.Effect
+	e.Extra = extra
+	_, p, headers := seen(t, &e, record)
+	deaths, _ := headers.Get("x-death")
+	list := deaths.([]any)
+	if len(list) != shown || len(p.Headers) > 64<<10 {
+		t.Fatalf("%d deaths in %d octets of headers", len(list), len(p.Headers))
+	}
+	for i, d := range list {
+		if queue, _ := d.(message.Table).Get("queue"); queue != fmt.Sprint("c", i) {
+			t.Fatalf("death %d is of %v", i, queue)
+		}
+	}
+	first, _ := headers.Get("x-first-death-queue")
+	expectText(t, "the first death", first, "c999")
+}
+
 func TestClientsNeverSeeBCC(t *testing.T) {
 	record := coretest.Record("", "q", table("BCC", []any{"x"}, "a", "b"), "body")
 	_, _, headers := seen(t, &core.Effect{}, record)
