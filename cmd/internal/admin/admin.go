@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
@@ -56,6 +57,7 @@ type Options struct {
 	State       State
 	Cluster     Cluster
 	Connections Connections
+	Policies    Policies
 	Login       Login
 	Ready       func() error // nil: clients are served
 	Metrics     http.Handler
@@ -106,6 +108,11 @@ func (h *Handler) openRoutes() router {
 }
 
 func (h *Handler) apiRoutes() router {
+	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes())
+}
+
+// stateRoutes show what there is, and change the cluster.
+func (h *Handler) stateRoutes() router {
 	return router{
 		{"GET", "/api/overview", h.overview},
 		{"GET", "/api/nodes", h.nodes},
