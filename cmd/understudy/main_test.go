@@ -211,6 +211,9 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 		{append([]string{"policies", "list"}, admin...), `/      p     ^q       queues    2         {"max-length":3}`},
 		{append([]string{"policies", "list", "--operator", "--json", "--vhost", "/"}, admin...), `"name":"o"`},
 		{append([]string{"policies", "delete", "p"}, admin...), ""},
+		{[]string{"publish", "q", "again", "--amqp-url", s.amqp}, ""},
+		{append([]string{"queues", "purge", "q"}, admin...), ""},
+		{append([]string{"queues", "delete", "q", "--if-empty", "--if-unused"}, admin...), ""},
 	} {
 		out, text, code := run(t, c.args...)
 		if code != 0 || !strings.Contains(out, c.says) || c.says == "" && out != "" {
@@ -227,6 +230,8 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 		{append([]string{"connections", "close", "nobody"}, admin...), "404"},
 		{append([]string{"policies", "set", "p", "(", `{"max-length":3}`}, admin...), "pattern of policy"},
 		{append([]string{"policies", "delete", "p"}, admin...), "404"},
+		{append([]string{"queues", "delete", "q"}, admin...), "no queue 'q'"},
+		{append([]string{"queues", "purge", "q"}, admin...), "no queue 'q'"},
 		{append([]string{"status", "--user", "guest:wrong"}, admin...), "Login failed"},
 		{[]string{"dump-log", "--data", s.data}, "in use by another process"},
 		{[]string{"recover", "--data", s.data, "--force-new-cluster"}, "in use by another process"},

@@ -58,6 +58,7 @@ type Options struct {
 	Cluster     Cluster
 	Connections Connections
 	Policies    Policies
+	Objects     Objects
 	Login       Login
 	Ready       func() error // nil: clients are served
 	Metrics     http.Handler
@@ -108,7 +109,7 @@ func (h *Handler) openRoutes() router {
 }
 
 func (h *Handler) apiRoutes() router {
-	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes())
+	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes())
 }
 
 // stateRoutes show what there is, and change the cluster.

@@ -3,7 +3,7 @@
 //
 // Guarantees: everything under /api needs a password (basic auth); bodies are bounded; a request that a browser sends
 // from another origin, or with another content type than JSON, changes nothing. Every error has a JSON body with
-// "error" and "reason".
+// "error" and "reason". A change that is answered with success is applied, and shows in this node's listings.
 //
 // Not guaranteed: that a listing is one cut over several vhosts; each vhost by itself is.
 //

@@ -12,7 +12,11 @@ import (
 // NotFound says that what a call names is not there. It is answered with 404 and its own text.
 type NotFound struct{ Err error }
 
-func (e NotFound) Error() string { return e.Err.Error() }
+// Forbidden says that the caller may not do this. It is answered with 403 and its own text.
+type Forbidden struct{ Err error }
+
+func (e NotFound) Error() string  { return e.Err.Error() }
+func (e Forbidden) Error() string { return e.Err.Error() }
 
 // Policies are the vhosts' policies, operator policies and limits, and the verbs that change them. A change that answers nil
 // is applied and shows in the node's listings. Errors: NotFound (no such vhost), Unavailable, or else what is wrong with the
@@ -90,6 +94,8 @@ func made(w http.ResponseWriter, there bool, err error) {
 	switch {
 	case errors.As(err, new(NotFound)):
 		fail(w, http.StatusNotFound, "Object Not Found", oneLine(err))
+	case errors.As(err, new(Forbidden)):
+		fail(w, http.StatusForbidden, "access_refused", oneLine(err))
 	case err != nil || there:
 		done(w, err)
 	default:

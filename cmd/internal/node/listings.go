@@ -103,13 +103,10 @@ func (n *Node) Bindings(vhost string) []api.Binding {
 	return gather(n, vhost, list, func(_ uint64, b core.BindingInfo) api.Binding {
 		row := api.Binding{
 			Source: b.Source, Vhost: b.Vhost, Destination: b.Destination, DestinationType: "exchange", RoutingKey: b.Key,
-			Arguments: tableOf(b.Arguments), PropertiesKey: b.Key,
+			Arguments: tableOf(b.Arguments), PropertiesKey: propertiesKeyOf(b.Key, b.Arguments),
 		}
 		if b.ToQueue {
 			row.DestinationType = "queue"
-		}
-		if row.PropertiesKey == "" {
-			row.PropertiesKey = "~"
 		}
 		return row
 	})
