@@ -36,6 +36,7 @@ func (h *Handler) objectRoutes() router {
 		routes = append(routes, router{
 			{"GET", path, func(w http.ResponseWriter, r *http.Request) { h.bindingsBetween(w, r, toQueue) }},
 			{"POST", path, func(w http.ResponseWriter, r *http.Request) { h.bind(w, r, toQueue) }},
+			{"GET", path + "/{properties}", func(w http.ResponseWriter, r *http.Request) { h.bindingBetween(w, r, toQueue) }},
 			{"DELETE", path + "/{properties}", func(w http.ResponseWriter, r *http.Request) { h.unbind(w, r, toQueue) }},
 		}...)
 	}
@@ -101,17 +102,26 @@ func (h *Handler) bindingRef(w http.ResponseWriter, r *http.Request, toQueue boo
 }
 
 func (h *Handler) bindingsBetween(w http.ResponseWriter, r *http.Request, toQueue bool) {
-	at, ok := h.bindingRef(w, r, toQueue)
-	if !ok {
-		return
+	if at, ok := h.bindingRef(w, r, toQueue); ok {
+		list(w, r, h.bindingsAt(at), func(b api.Binding) string { return b.PropertiesKey })
 	}
+}
+
+func (h *Handler) bindingBetween(w http.ResponseWriter, r *http.Request, toQueue bool) {
+	if at, ok := h.bindingRef(w, r, toQueue); ok {
+		one(h, w, r, func(string) []api.Binding { return h.bindingsAt(at) },
+			func(b api.Binding) bool { return b.PropertiesKey == r.PathValue("properties") })
+	}
+}
+
+func (h *Handler) bindingsAt(at api.BindingRef) []api.Binding {
 	rows := []api.Binding{}
 	for _, b := range h.o.State.Bindings(at.Vhost) {
-		if b.Source == at.Source && b.Destination == at.Destination && (b.DestinationType == "queue") == toQueue {
+		if b.Source == at.Source && b.Destination == at.Destination && (b.DestinationType == "queue") == at.ToQueue {
 			rows = append(rows, b)
 		}
 	}
-	list(w, r, rows, func(b api.Binding) string { return b.PropertiesKey })
+	return rows
 }
 
 func (h *Handler) bind(w http.ResponseWriter, r *http.Request, toQueue bool) {
@@ -122,7 +132,7 @@ func (h *Handler) bind(w http.ResponseWriter, r *http.Request, toQueue bool) {
 	}
 	key, err := h.o.Objects.Bind(r.Context(), callerOf(r), at, b)
 	if err == nil {
-		w.Header().Set("Location", url.PathEscape(key)) // beside the path of the call
+		w.Header().Set("Location", url.PathEscape(at.Destination)+"/"+url.PathEscape(key)) // from the call's own path
 	}
 	made(w, false, err)
 }

@@ -71,6 +71,13 @@ func TestObjectVerbs(t *testing.T) {
 	}
 }
 
+func TestANewBindingSaysWhereItIs(t *testing.T) {
+	w := (&fake{}).call("POST", "/api/bindings/%2F/e/x/q/a%2Fb", "{}")
+	if got := w.Header().Get("Location"); got != "a%2Fb/a%20key" {
+		t.Errorf("Location %q, want a%%2Fb/a%%20key: where it is from the path of the call", got)
+	}
+}
+
 func TestWhatTheCallerMayNotDoIs403(t *testing.T) {
 	f := &fake{verb: Forbidden{errors.New("not yours")}}
 	if w := f.call("DELETE", "/api/queues/%2F/q", ""); w.Code != 403 {

@@ -18,7 +18,8 @@ const (
 )
 
 // control has the group of a vhost carry out an idempotent command, and answers once this node's own state of it shows what
-// the command asks for. It works from any node; that another command may undo it meanwhile is the caller's affair.
+// the command asks for. It works from any node. Of two that contradict each other at the same moment the later one counts;
+// one that had to be sent again, because its effect did not show, may be that later one.
 func (n *Node) control(ctx context.Context, vhost string, cmd entry.Command, shows func(m *core.Machine) bool) error {
 	group, ok := n.vhostHome(vhost)
 	if !ok {

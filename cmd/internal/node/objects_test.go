@@ -87,6 +87,8 @@ func TestExchangesAndBindingsAreMadeAndUndoneOverTheAPI(t *testing.T) {
 		{"GET", toQueue, "", 200, `"routing_key":"a~b","arguments":{},"properties_key":"a%7Eb"`},
 		{"GET", toExchange, "", 200, `"properties_key":"~"`},
 		{"DELETE", x + "?if-unused=true", "", 400, "in use"},
+		{"GET", toQueue + "/a%257Eb", "", 200, `"routing_key":"a~b","arguments":{}`},
+		{"GET", toQueue + "/a", "", 404, "Not Found"},
 		{"DELETE", toQueue + "/a%257Eb", "", 204, ""},
 		{"DELETE", toQueue + "/a%257Eb", "", 404, "no binding"},
 		{"GET", toQueue, "", 200, `[{"source":"x","vhost":"/","destination":"q","destination_type":"queue","routing_key":"a~b","arguments":{"k":1`},
