@@ -114,6 +114,13 @@ func (s *Server) CloseConnection(name, reason string) bool {
 	return false
 }
 
+// CloseAll closes the connections that are there now with 320 and reason, and goes on listening.
+func (s *Server) CloseAll(reason string) {
+	for _, c := range s.endpoints() {
+		c.Close(reason)
+	}
+}
+
 // cutTimeout is how long clients may take to go after their sockets were closed.
 const cutTimeout = time.Second
 

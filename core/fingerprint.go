@@ -144,6 +144,7 @@ func (m *Machine) each(visit func(object)) {
 		visit(s)
 		visitAll(s.channels, visit)
 	}
+	m.access.each(visit)
 }
 
 func visitAll[T object](list []T, visit func(object)) {

@@ -90,7 +90,9 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 	case tableNotes:
 		m.loadNotes(c)
 	default:
-		c.fail(fmt.Sprintf("table %d is not known to this version", t))
+		if !m.access.load(t, c) {
+			c.fail(fmt.Sprintf("table %d is not known to this version", t))
+		}
 	}
 }
 

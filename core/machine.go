@@ -26,6 +26,7 @@ type Machine struct {
 	tagPool   ledger.Pool
 	live      liveness
 	timers    timers
+	access    access
 
 	fingerprint uint64
 	touched     []object // changed in the entry at hand
@@ -214,7 +215,9 @@ func (m *Machine) apply(cmd entry.Command) {
 	case *entry.End:
 		m.applyEnd(x)
 	default:
-		m.applyOnChannel(cmd)
+		if !m.applyAccess(cmd) {
+			m.applyOnChannel(cmd)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
+	"github.com/understudy-mq/understudy/session/auth"
 )
 
 // Attach asks for a session.
@@ -39,6 +40,12 @@ type Options struct {
 	Submit    map[uint64]Submitter // by data group
 	Contents  map[uint64]Contents
 	VhostHome func(vhost string) (group uint64, ok bool) // which group holds a vhost; safe from any goroutine
+	// Access knows who may do what; nil allows everything to everybody (for tests of what lies beneath).
+	Access *auth.Registry
+	// Denied hears of refusals, the first of a run of equal ones in a session; may be nil. Safe from any goroutine.
+	Denied func(user, vhost, text string)
+	// Elsewhere counts what a user holds on other nodes; nil is a node alone. Safe from any goroutine.
+	Elsewhere func(user string) (connections, channels int)
 }
 
 // Broker is a node's hub between the endpoints of its connections and the machines of its data groups.
@@ -46,6 +53,9 @@ type Broker struct {
 	node   uint64
 	home   func(string) (uint64, bool)
 	groups map[uint64]*group
+	access *auth.Registry
+	denied func(user, vhost, text string)
+	usage  *usage
 	Stats  Stats
 }
 
@@ -80,7 +90,10 @@ type attempt struct {
 
 // New makes a Broker; its groups serve once Registered.
 func New(o Options) *Broker {
-	b := &Broker{node: o.Node, home: o.VhostHome, groups: map[uint64]*group{}}
+	b := &Broker{node: o.Node, home: o.VhostHome, access: o.Access, denied: o.Denied, usage: newUsage(o.Elsewhere), groups: map[uint64]*group{}}
+	if b.denied == nil {
+		b.denied = func(string, string, string) {}
+	}
 	for id, s := range o.Submit {
 		b.groups[id] = &group{
 			node: o.Node, submitter: s, contents: o.Contents[id], stats: &b.Stats, reason: "node is starting",
@@ -97,30 +110,63 @@ func (b *Broker) Attach(ctx context.Context, a Attach, e Endpoint) (*Session, er
 	if !ok || g == nil {
 		return nil, &Error{core.CodeNotAllowed, fmt.Sprintf("vhost %s not found", a.Vhost)}
 	}
-	request, try, err := g.attempt(&Session{group: g, endpoint: e, user: a.User, vhost: a.Vhost})
-	if err != nil {
+	s := &Session{group: g, endpoint: e, user: a.User, vhost: a.Vhost, denied: b.denied}
+	if err := b.enter(s); err != nil {
 		return nil, err
+	}
+	err := g.attach(ctx, a, s)
+	if err == nil {
+		if why := s.outlawed(); why != nil { // meanwhile, when Reauthorize may not have seen it yet
+			s.End()
+			err = why
+		}
+	}
+	if err != nil {
+		s.release()
+		return nil, err
+	}
+	b.Stats.Attached.Add(1)
+	return s, nil
+}
+
+// enter judges whether the session's user may come in.
+func (b *Broker) enter(s *Session) error {
+	if b.access == nil {
+		return nil
+	}
+	var refusal *Error
+	var ok bool
+	if s.access, ok = b.access.Enter(s.user, s.vhost); !ok {
+		refusal = &Error{core.CodeNotAllowed, noEntry(s.user, s.vhost)}
+	} else if refusal = s.hold(b.usage); refusal == nil {
+		return nil
+	}
+	b.denied(s.user, s.vhost, refusal.Text)
+	return refusal
+}
+
+// attach proposes the attachment and waits until it is applied.
+func (g *group) attach(ctx context.Context, a Attach, s *Session) error {
+	request, try, err := g.attempt(s)
+	if err != nil {
+		return err
 	}
 	cmd := entry.Attach{Request: request, Vhost: a.Vhost, User: a.User, Key: a.Key, Connection: a.Connection}
 	if err := g.submitter.Submit(entry.Append(nil, &cmd), 1); err != nil {
 		g.abandon(request)
-		return nil, &Error{core.CodeConnectionForced, "node cannot reach the vhost's leader: " + err.Error()}
+		return &Error{core.CodeConnectionForced, "node cannot reach the vhost's leader: " + err.Error()}
 	}
 	select {
 	case err = <-try.answer:
 	case <-ctx.Done():
 		if !g.abandon(request) { // answered in this very moment
 			if err = <-try.answer; err == nil {
-				try.session.End()
+				s.End()
 			}
 		}
 		err = ctx.Err()
 	}
-	if err != nil {
-		return nil, err
-	}
-	b.Stats.Attached.Add(1)
-	return try.session, nil
+	return err
 }
 
 func (g *group) attempt(s *Session) (uint64, *attempt, error) {
@@ -192,7 +238,7 @@ func (b *Broker) Unregistered(id uint64, reason string) {
 	defer g.mu.Unlock()
 	g.registered, g.reason = false, reason
 	for _, s := range g.sessions {
-		s.endpoint.Closed(refusal)
+		s.closed(refusal)
 	}
 	for _, try := range g.attaching {
 		try.answer <- refusal
@@ -229,12 +275,18 @@ func (b *Broker) Dispatch(id uint64, fx *core.Effects) {
 				continue
 			}
 		}
+		if s.cut && e.Kind != core.EffectDetached {
+			continue
+		}
 		if e.Kind == core.EffectDetached {
 			g.deliver(s)
-			s.endpoint.Closed(&Error{core.CodeConnectionForced, e.Text})
+			s.closed(&Error{core.CodeConnectionForced, e.Text})
 			delete(g.sessions, s.id)
 			s = nil
 			continue
+		}
+		if e.Kind == core.EffectConsumerCancelled {
+			s.reading.remove(e.Channel, e.Name)
 		}
 		n.count(e)
 		if len(s.pending) == 0 {

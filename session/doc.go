@@ -5,7 +5,9 @@
 // commands into the group's open batch) and is told what has happened (Endpoint.Events, in order).
 //
 // Guarantees: events of one session come in the order of the log. A Confirmed event means: on disk at a majority and
-// applied. After Detached no event of that attachment comes any more.
+// applied. After Detached no event of that attachment comes any more. Every command of every endpoint is judged by the
+// user's permissions, and a refusal fails the channel in the command's place in the log: what is pipelined behind it is
+// dead. After Reauthorize no session lives that the registry does not allow.
 //
 // Not guaranteed: that a command is applied; if the node loses its registration the endpoint is closed instead.
 //

@@ -6,6 +6,7 @@ import (
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
+	"github.com/understudy-mq/understudy/session/auth"
 )
 
 // Event is what the machine tells a session's endpoint. (The machine's own effect: made once per message, not copied
@@ -40,6 +41,12 @@ type Session struct {
 	vhost     string
 	group     *group
 	endpoint  Endpoint
+	access    *auth.Access // nil: all is allowed
+	reading   reading
+	holding   holding
+	denied    func(user, vhost, text string)
+	lastTold  string // what denied was told last
+	cut       bool   // its endpoint was closed by reauthorize; guarded by group.mu
 
 	buf []byte // commands encoded since the last Flush
 	n   int    // how many
@@ -67,6 +74,16 @@ func (s *Session) Vhost() string { return s.vhost }
 
 // Do encodes a command of this session; the caller has set its Channel.
 func (s *Session) Do(cmd entry.Addressed) {
+	if s.access != nil {
+		if text := s.judgeChannel(cmd); text != "" {
+			s.refuse(channelOf(cmd), cmd.Kind(), core.CodeNotAllowed, text)
+			return
+		}
+		if text := s.judge(cmd); text != "" {
+			s.refuse(channelOf(cmd), cmd.Kind(), core.CodeAccessRefused, text)
+			return
+		}
+	}
 	cmd.Address(s.id, s.epoch)
 	s.buf = entry.Append(s.buf, cmd)
 	s.encoded()
@@ -75,10 +92,26 @@ func (s *Session) Do(cmd entry.Addressed) {
 // Publish encodes a publish. rec is copied. With fragmented its body begins with the channel's Fragments and rec.Body is
 // the rest.
 func (s *Session) Publish(channel uint16, mandatory, fragmented bool, rec *message.Record) {
+	if s.access != nil {
+		if text := s.judgePublish(rec); text != "" {
+			s.refuse(channel, entry.KindPublish, core.CodeAccessRefused, text)
+			return
+		}
+	}
 	x := entry.Publish{Ref: s.ref(channel), Mandatory: mandatory, Fragmented: fragmented}
 	s.buf = entry.AppendPublishHead(s.buf, &x, message.RecordBytes(rec))
 	s.buf = message.AppendRecord(s.buf, rec)
 	s.buf = append(s.buf, rec.Body...)
+	s.encoded()
+}
+
+// refuse encodes a refusal in a command's place.
+func (s *Session) refuse(channel uint16, kind entry.Kind, code core.Code, text string) {
+	if text != s.lastTold {
+		s.lastTold = text
+		s.denied(s.user, s.vhost, text)
+	}
+	s.buf = entry.Append(s.buf, &entry.Refuse{Ref: s.ref(channel), Command: kind, Code: uint8(code), Text: text})
 	s.encoded()
 }
 
@@ -163,6 +196,7 @@ func (s *Session) leave(cmd entry.Addressed) {
 	if !ok {
 		return
 	}
+	defer s.release()
 	s.Do(cmd)
 	if s.Flush() != nil { // what was encoded is lost; that the session is over must not be
 		go s.group.insist(registration, entry.Append(nil, cmd))

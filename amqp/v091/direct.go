@@ -10,8 +10,8 @@ import (
 )
 
 // Direct reply-to is RabbitMQ's: who consumes from the queue called directQueue may publish requests with that as their
-// reply-to, and gets the answers. Here it stands for a queue of the channel's own under a name that nobody can guess, which
-// goes with its consumer; the requests carry that name.
+// reply-to, and gets the answers. Here it stands for an exclusive queue under a name that nobody can guess, which goes with
+// its consumer; the requests carry that name, with which others can publish to it and do nothing else.
 
 const directQueue = "amq.rabbitmq.reply-to"
 
@@ -34,7 +34,7 @@ func (r *receiver) consumeReplies(ch *channel, m *wire.BasicConsume) *fault {
 	}
 	ch.replies = replies{queue: directQueue + "." + r.opts.random(), tag: m.ConsumerTag}
 	ref := entry.Ref{Channel: ch.number}
-	r.do(&entry.QueueDeclare{Ref: ref, Name: ch.replies.queue, AutoDelete: true, NoWait: true, Generated: true,
+	r.do(&entry.QueueDeclare{Ref: ref, Name: ch.replies.queue, Exclusive: true, AutoDelete: true, NoWait: true, Generated: true,
 		Arguments: message.AppendTable(nil, message.Table{{Key: "x-expires", Value: int32(directExpiry)}})})
 	r.do(&entry.Consume{Ref: ref, Queue: ch.replies.queue, Tag: m.ConsumerTag, NoAck: true, NoWait: m.NoWait})
 	return nil

@@ -313,6 +313,17 @@ var makers = [kindEnd]func() Command{
 	KindPolicyDelete:    func() Command { return new(PolicyDelete) },
 }
 
+// maker answers what makes commands of a kind, nil for a kind that is not known.
+func maker(k Kind) func() Command {
+	switch {
+	case k < kindEnd:
+		return makers[k]
+	case KindUserPut <= k && k < kindAccessEnd:
+		return accessMakers[k-KindUserPut]
+	}
+	return nil
+}
+
 // Append encodes a command behind dst.
 func Append(dst []byte, cmd Command) []byte {
 	c := coder{buf: append(dst, byte(cmd.Kind())), encoding: true}
@@ -327,10 +338,11 @@ func Next(b []byte) (cmd Command, rest []byte, err error) {
 		return nil, nil, fmt.Errorf("%w: empty command", ErrMalformed)
 	}
 	k := Kind(b[0])
-	if k >= kindEnd || makers[k] == nil {
+	make := maker(k)
+	if make == nil {
 		return nil, nil, fmt.Errorf("%w: command kind %d", ErrUnknown, k)
 	}
-	cmd = makers[k]()
+	cmd = make()
 	rest, err = Decode(b, cmd)
 	return cmd, rest, err
 }

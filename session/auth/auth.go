@@ -19,7 +19,8 @@ type Identity struct {
 // User is what is known of a user.
 type User struct {
 	Name         string
-	PasswordHash string // as HashPassword makes it; anything else never matches
+	PasswordHash string
+	Algorithm    string // of the hash; "" is AlgorithmSHA256
 	Tags         []string
 	LoopbackOnly bool
 }
@@ -72,13 +73,15 @@ type Options struct {
 	Users Users
 	Now   func() time.Time // time.Now but for tests
 	Limit Limit
+	// Iterations is what a refusal costs where there is no slow hash to verify; that of HashSlowly if 0.
+	Iterations int
 }
 
 // Authenticator judges logins.
 type Authenticator struct {
-	users   Users
-	limiter *limiter
-	decoy   string // the hash that a password is compared with where there is no user
+	users    Users
+	limiter  *limiter
+	verifier *verifier
 }
 
 // New makes an Authenticator. Now and Limit have defaults.
@@ -86,7 +89,10 @@ func New(o Options) *Authenticator {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Authenticator{users: o.Users, limiter: newLimiter(o.Limit.withDefaults(), o.Now), decoy: HashPassword("decoy")}
+	if o.Iterations == 0 {
+		o.Iterations = iterations
+	}
+	return &Authenticator{users: o.Users, limiter: newLimiter(o.Limit.withDefaults(), o.Now), verifier: newVerifier(o.Iterations)}
 }
 
 // Authenticate logs a user in by password. peer is the client's own address (from the PROXY header only where that is
@@ -104,11 +110,7 @@ func (a *Authenticator) Authenticate(user, password string, peer net.Addr) (*Ide
 	if password == "" {
 		return nil, refuse("user '%s' - blank password", user)
 	}
-	hash := a.decoy
-	if known {
-		hash = u.PasswordHash
-	}
-	matches := VerifyRabbitHash(hash, password)
+	matches := a.verifier.matches(u.PasswordHash, u.Algorithm, password) // of nobody: nothing matches
 	switch {
 	case known && u.LoopbackOnly && !from.IsLoopback():
 		return nil, refuse("user '%s' can only connect via localhost", user)

@@ -57,6 +57,7 @@ type Options struct {
 	State       State
 	Cluster     Cluster
 	Connections Connections
+	Accounts    Accounts
 	Policies    Policies
 	Objects     Objects
 	Login       Login
@@ -78,7 +79,7 @@ const bodyBytesMax = 1 << 20
 // New makes a Handler.
 func New(o Options) *Handler {
 	h := &Handler{o: o}
-	secured, open, debug := h.authenticated(h.apiRoutes()), h.openRoutes(), loopbackOnly(profiles())
+	secured, open, debug := h.authenticated(append(h.apiRoutes(), h.accountRoutes()...)), h.openRoutes(), loopbackOnly(profiles())
 	h.root = http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.EscapedPath(); {
 		case strings.HasPrefix(path, "/api/"):
@@ -116,8 +117,8 @@ func (h *Handler) apiRoutes() router {
 func (h *Handler) stateRoutes() router {
 	return router{
 		{"GET", "/api/overview", h.overview},
-		{"GET", "/api/nodes", h.nodes},
-		{"GET", "/api/nodes/{name}", h.node},
+		{"GET", "/api/nodes", h.monitors(h.nodes)},
+		{"GET", "/api/nodes/{name}", h.monitors(h.node)},
 		{"GET", "/api/whoami", h.whoami},
 		{"GET", "/api/vhosts", h.vhosts},
 		{"GET", "/api/vhosts/{vhost}", h.vhost},
@@ -135,13 +136,13 @@ func (h *Handler) stateRoutes() router {
 		{"GET", "/api/connections", h.connections},
 		{"GET", "/api/connections/{name}", h.connection},
 		{"DELETE", "/api/connections/{name}", h.closeConnection},
-		{"GET", "/api/cluster", h.cluster},
-		{"GET", "/api/cluster/members", h.members},
-		{"POST", "/api/cluster/members", h.addMember},
-		{"DELETE", "/api/cluster/members/{id}", h.removeMember},
-		{"POST", "/api/cluster/members/{id}/promote", h.promoteMember},
-		{"POST", "/api/cluster/transfer-leader", h.transferLeader},
-		{"GET", "/api/groups", h.groups},
+		{"GET", "/api/cluster", h.monitors(h.cluster)},
+		{"GET", "/api/cluster/members", h.monitors(h.members)},
+		{"POST", "/api/cluster/members", h.administrators(h.addMember)},
+		{"DELETE", "/api/cluster/members/{id}", h.administrators(h.removeMember)},
+		{"POST", "/api/cluster/members/{id}/promote", h.administrators(h.promoteMember)},
+		{"POST", "/api/cluster/transfer-leader", h.administrators(h.transferLeader)},
+		{"GET", "/api/groups", h.monitors(h.groups)},
 		{"GET", "/api/health/checks/alarms", h.checkAlarms},
 		{"GET", "/api/health/checks/local-alarms", h.checkAlarms},
 		{"GET", "/api/health/checks/virtual-hosts", h.checkGroups},

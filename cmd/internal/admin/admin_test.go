@@ -23,6 +23,7 @@ type fake struct {
 	ready  error
 	full   string   // why it is read-only
 	verb   error    // what the verbs answer
+	vhost  string   // that others than administrators and monitors may see
 	calls  []string // verbs called
 }
 
@@ -69,11 +70,45 @@ func (f *fake) called(format string, args ...any) error {
 	return f.verb
 }
 
+func (f *fake) MayEnter(_, vhost string) bool { return vhost == f.vhost }
+func (f *fake) Users() []api.User {
+	return []api.User{{Name: "guest", Limits: map[string]int{LimitChannels: 2}}, {Name: "idle"}}
+}
+func (f *fake) Permissions() []api.Permission {
+	return []api.Permission{{User: "guest", Vhost: "/", Read: "r"}}
+}
+func (f *fake) TopicPermissions() []api.TopicPermission {
+	return []api.TopicPermission{{User: "guest", Vhost: "/", Exchange: "x"}}
+}
+func (f *fake) PutUser(_ context.Context, by, name string, u api.NewUser) error {
+	return f.called("%s puts %s %v", by, name, *u.Tags)
+}
+func (f *fake) DeleteUser(_ context.Context, by, name string) error {
+	return f.called("%s deletes %s", by, name)
+}
+func (f *fake) SetUserLimit(_ context.Context, by, user, limit string, value int) error {
+	return f.called("%s limits %s %s %d", by, user, limit, value)
+}
+func (f *fake) SetPermission(_ context.Context, by string, p api.Permission) error {
+	return f.called("%s permits %v", by, p)
+}
+func (f *fake) ClearPermission(_ context.Context, by, user, vhost string) error {
+	return f.called("%s clears %s %s", by, user, vhost)
+}
+func (f *fake) SetTopicPermission(_ context.Context, by string, p api.TopicPermission) error {
+	return f.called("%s permits %v", by, p)
+}
+func (f *fake) ClearTopicPermission(_ context.Context, by, user, vhost, exchange string) error {
+	return f.called("%s clears %s %s %q", by, user, vhost, exchange)
+}
+
 func (f *fake) login(user, password string, peer net.Addr) (api.Whoami, error) {
 	tcp, ok := peer.(*net.TCPAddr)
 	switch {
 	case user == "plain" && password == "p":
-		return api.Whoami{Name: user, Tags: []string{"monitoring"}}, nil
+		return api.Whoami{Name: user, Tags: []string{"impersonator"}}, nil
+	case user != "guest" && password == "p": // named after its tag
+		return api.Whoami{Name: user, Tags: []string{user}}, nil
 	case user != "guest" || password != "guest":
 		return api.Whoami{}, errors.New("bad password")
 	case !ok || !tcp.IP.IsLoopback():
@@ -84,7 +119,7 @@ func (f *fake) login(user, password string, peer net.Addr) (api.Whoami, error) {
 
 func (f *fake) handler() *Handler {
 	return New(Options{
-		State: f, Cluster: f, Connections: f, Policies: f, Objects: f, Login: f.login, Ready: func() error { return f.ready },
+		State: f, Cluster: f, Connections: f, Accounts: f, Policies: f, Objects: f, Login: f.login, Ready: func() error { return f.ready },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") }),
 		Version: "v", Logger: slog.New(slog.DiscardHandler),
 	})
@@ -111,7 +146,7 @@ func TestTheAPINeedsAPassword(t *testing.T) {
 		"no password":        func(r *http.Request) { r.Header.Del("Authorization") },
 		"wrong password":     func(r *http.Request) { r.SetBasicAuth("guest", "x") },
 		"guest from outside": func(r *http.Request) { r.RemoteAddr = "10.0.0.1:1" },
-		"no administrator":   func(r *http.Request) { r.SetBasicAuth("plain", "p") },
+		"no management tag":  func(r *http.Request) { r.SetBasicAuth("plain", "p") },
 	} {
 		f := &fake{}
 		for _, path := range []string{"/api/queues", "/api/no-such-thing"} {

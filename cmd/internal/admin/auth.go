@@ -7,8 +7,14 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+)
 
-	"github.com/understudy-mq/understudy/cmd/internal/api"
+// The tags that users of the API have, as RabbitMQ has them.
+const (
+	TagAdministrator = "administrator"
+	TagMonitoring    = "monitoring"
+	TagPolicymaker   = "policymaker"
+	TagManagement    = "management"
 )
 
 type callerKey struct{}
@@ -28,7 +34,7 @@ func (h *Handler) authenticated(next http.Handler) http.Handler {
 			unauthorized(w, "Login failed")
 			return
 		}
-		if !administrator(caller) {
+		if !has(caller, TagAdministrator, TagMonitoring, TagPolicymaker, TagManagement) {
 			unauthorized(w, "Not management user")
 			return
 		}
@@ -38,16 +44,6 @@ func (h *Handler) authenticated(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
 	})
-}
-
-// administrator says whether the caller may use the API: only administrators may.
-func administrator(caller api.Whoami) bool {
-	for _, tag := range caller.Tags {
-		if tag == "administrator" {
-			return true
-		}
-	}
-	return false
 }
 
 func jsonOrEmpty(r *http.Request) bool {

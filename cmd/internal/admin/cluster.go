@@ -13,7 +13,7 @@ import (
 // CompatibleVersion is the RabbitMQ version whose API this one keeps to; tools look at it to choose their calls.
 const CompatibleVersion = "3.13.7"
 
-func (h *Handler) overview(w http.ResponseWriter, _ *http.Request) {
+func (h *Handler) overview(w http.ResponseWriter, r *http.Request) {
 	o := api.Overview{
 		ManagementVersion: CompatibleVersion,
 		ProductName:       "Understudy",
@@ -24,15 +24,15 @@ func (h *Handler) overview(w http.ResponseWriter, _ *http.Request) {
 		MessageStats:      map[string]any{},
 		Listeners:         h.o.Cluster.Listeners(),
 	}
-	for _, q := range h.o.State.Queues("") {
+	for _, q := range h.state(r).Queues("") {
 		o.ObjectTotals.Queues++
 		o.QueueTotals.Messages += q.Messages
 		o.QueueTotals.MessagesReady += q.MessagesReady
 		o.QueueTotals.MessagesUnacknowledged += q.MessagesUnacknowledged
 	}
-	o.ObjectTotals.Exchanges = len(h.o.State.Exchanges(""))
-	o.ObjectTotals.Consumers = len(h.o.State.Consumers(""))
-	for _, c := range h.o.Connections.Connections() {
+	o.ObjectTotals.Exchanges = len(h.state(r).Exchanges(""))
+	o.ObjectTotals.Consumers = len(h.state(r).Consumers(""))
+	for _, c := range h.clients(r) {
 		o.ObjectTotals.Connections++
 		o.ObjectTotals.Channels += c.Channels
 	}

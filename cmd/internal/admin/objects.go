@@ -43,12 +43,6 @@ func (h *Handler) objectRoutes() router {
 	return routes
 }
 
-// callerOf is the user who asks.
-func callerOf(r *http.Request) string {
-	caller, _ := r.Context().Value(callerKey{}).(api.Whoami) // authenticated has put it there
-	return caller.Name
-}
-
 // asked says whether the query has name=true.
 func asked(r *http.Request, name string) bool { return r.URL.Query().Get(name) == "true" }
 
@@ -58,20 +52,20 @@ func (h *Handler) declareQueue(w http.ResponseWriter, r *http.Request) {
 	if !ok || !decode(w, r, &q) {
 		return
 	}
-	created, err := h.o.Objects.DeclareQueue(r.Context(), callerOf(r), vhost, r.PathValue("name"), q)
+	created, err := h.o.Objects.DeclareQueue(r.Context(), caller(r).Name, vhost, r.PathValue("name"), q)
 	made(w, !created, err)
 }
 
 func (h *Handler) deleteQueue(w http.ResponseWriter, r *http.Request) {
 	if vhost, ok := h.inVhost(w, r); ok {
 		ifUnused, ifEmpty := asked(r, "if-unused"), asked(r, "if-empty")
-		made(w, true, h.o.Objects.DeleteQueue(r.Context(), callerOf(r), vhost, r.PathValue("name"), ifUnused, ifEmpty))
+		made(w, true, h.o.Objects.DeleteQueue(r.Context(), caller(r).Name, vhost, r.PathValue("name"), ifUnused, ifEmpty))
 	}
 }
 
 func (h *Handler) purgeQueue(w http.ResponseWriter, r *http.Request) {
 	if vhost, ok := h.inVhost(w, r); ok {
-		made(w, true, h.o.Objects.PurgeQueue(r.Context(), callerOf(r), vhost, r.PathValue("name")))
+		made(w, true, h.o.Objects.PurgeQueue(r.Context(), caller(r).Name, vhost, r.PathValue("name")))
 	}
 }
 
@@ -81,13 +75,13 @@ func (h *Handler) declareExchange(w http.ResponseWriter, r *http.Request) {
 	if !ok || !decode(w, r, &x) {
 		return
 	}
-	created, err := h.o.Objects.DeclareExchange(r.Context(), callerOf(r), vhost, r.PathValue("name"), x)
+	created, err := h.o.Objects.DeclareExchange(r.Context(), caller(r).Name, vhost, r.PathValue("name"), x)
 	made(w, !created, err)
 }
 
 func (h *Handler) deleteExchange(w http.ResponseWriter, r *http.Request) {
 	if vhost, ok := h.inVhost(w, r); ok {
-		made(w, true, h.o.Objects.DeleteExchange(r.Context(), callerOf(r), vhost, r.PathValue("name"), asked(r, "if-unused")))
+		made(w, true, h.o.Objects.DeleteExchange(r.Context(), caller(r).Name, vhost, r.PathValue("name"), asked(r, "if-unused")))
 	}
 }
 
@@ -103,20 +97,20 @@ func (h *Handler) bindingRef(w http.ResponseWriter, r *http.Request, toQueue boo
 
 func (h *Handler) bindingsBetween(w http.ResponseWriter, r *http.Request, toQueue bool) {
 	if at, ok := h.bindingRef(w, r, toQueue); ok {
-		list(w, r, h.bindingsAt(at), func(b api.Binding) string { return b.PropertiesKey })
+		list(w, r, h.bindingsAt(r, at), func(b api.Binding) string { return b.PropertiesKey })
 	}
 }
 
 func (h *Handler) bindingBetween(w http.ResponseWriter, r *http.Request, toQueue bool) {
 	if at, ok := h.bindingRef(w, r, toQueue); ok {
-		one(h, w, r, func(string) []api.Binding { return h.bindingsAt(at) },
+		one(h, w, r, func(string) []api.Binding { return h.bindingsAt(r, at) },
 			func(b api.Binding) bool { return b.PropertiesKey == r.PathValue("properties") })
 	}
 }
 
-func (h *Handler) bindingsAt(at api.BindingRef) []api.Binding {
+func (h *Handler) bindingsAt(r *http.Request, at api.BindingRef) []api.Binding {
 	rows := []api.Binding{}
-	for _, b := range h.o.State.Bindings(at.Vhost) {
+	for _, b := range h.state(r).Bindings(at.Vhost) {
 		if b.Source == at.Source && b.Destination == at.Destination && (b.DestinationType == "queue") == at.ToQueue {
 			rows = append(rows, b)
 		}
@@ -130,7 +124,7 @@ func (h *Handler) bind(w http.ResponseWriter, r *http.Request, toQueue bool) {
 	if !ok || !decode(w, r, &b) {
 		return
 	}
-	key, err := h.o.Objects.Bind(r.Context(), callerOf(r), at, b)
+	key, err := h.o.Objects.Bind(r.Context(), caller(r).Name, at, b)
 	if err == nil {
 		w.Header().Set("Location", url.PathEscape(at.Destination)+"/"+url.PathEscape(key)) // from the call's own path
 	}
@@ -139,6 +133,6 @@ func (h *Handler) bind(w http.ResponseWriter, r *http.Request, toQueue bool) {
 
 func (h *Handler) unbind(w http.ResponseWriter, r *http.Request, toQueue bool) {
 	if at, ok := h.bindingRef(w, r, toQueue); ok {
-		made(w, true, h.o.Objects.Unbind(r.Context(), callerOf(r), at, r.PathValue("properties")))
+		made(w, true, h.o.Objects.Unbind(r.Context(), caller(r).Name, at, r.PathValue("properties")))
 	}
 }

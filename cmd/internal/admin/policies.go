@@ -38,18 +38,22 @@ func (h *Handler) policyRoutes(operator bool) router {
 	if operator {
 		path = "/api/operator-policies"
 	}
+	change := h.policymakers
+	if operator {
+		change = h.administrators
+	}
 	rows := func(vhost string) []api.Policy { return h.o.Policies.Policies(vhost, operator) }
 	listing := func(w http.ResponseWriter, r *http.Request) {
-		inList(h, w, r, rows, func(p api.Policy) string { return p.Name })
+		inList(h, w, r, visible(h, r, rows), func(p api.Policy) string { return p.Name })
 	}
 	return router{
 		{"GET", path, listing},
 		{"GET", path + "/{vhost}", listing},
 		{"GET", path + "/{vhost}/{name}", func(w http.ResponseWriter, r *http.Request) {
-			one(h, w, r, rows, func(p api.Policy) bool { return p.Name == r.PathValue("name") })
+			one(h, w, r, visible(h, r, rows), func(p api.Policy) bool { return p.Name == r.PathValue("name") })
 		}},
-		{"PUT", path + "/{vhost}/{name}", func(w http.ResponseWriter, r *http.Request) { h.setPolicy(w, r, operator) }},
-		{"DELETE", path + "/{vhost}/{name}", func(w http.ResponseWriter, r *http.Request) { h.deletePolicy(w, r, operator) }},
+		{"PUT", path + "/{vhost}/{name}", change(func(w http.ResponseWriter, r *http.Request) { h.setPolicy(w, r, operator) })},
+		{"DELETE", path + "/{vhost}/{name}", change(func(w http.ResponseWriter, r *http.Request) { h.deletePolicy(w, r, operator) })},
 	}
 }
 
@@ -107,13 +111,13 @@ func (h *Handler) limitRoutes() router {
 	return router{
 		{"GET", "/api/vhost-limits", h.vhostLimits},
 		{"GET", "/api/vhost-limits/{vhost}", h.vhostLimits},
-		{"PUT", "/api/vhost-limits/{vhost}/{limit}", h.setVhostLimit},
-		{"DELETE", "/api/vhost-limits/{vhost}/{limit}", h.deleteVhostLimit},
+		{"PUT", "/api/vhost-limits/{vhost}/{limit}", h.administrators(h.setVhostLimit)},
+		{"DELETE", "/api/vhost-limits/{vhost}/{limit}", h.administrators(h.deleteVhostLimit)},
 	}
 }
 
 func (h *Handler) vhostLimits(w http.ResponseWriter, r *http.Request) {
-	inList(h, w, r, h.o.Policies.VhostLimits, func(l api.VhostLimits) string { return l.Vhost })
+	inList(h, w, r, visible(h, r, h.o.Policies.VhostLimits), func(l api.VhostLimits) string { return l.Vhost })
 }
 
 func (h *Handler) setVhostLimit(w http.ResponseWriter, r *http.Request) {

@@ -24,7 +24,7 @@ func (f *fake) SetPolicy(_ context.Context, operator bool, vhost, name string, p
 func (f *fake) DeletePolicy(_ context.Context, operator bool, vhost, name string) error {
 	return f.called("delete %v %s %s", operator, vhost, name)
 }
-func (f *fake) VhostLimits(string) []api.VhostLimits { return []api.VhostLimits{} }
+func (f *fake) VhostLimits(string) []api.VhostLimits { return []api.VhostLimits{{Vhost: "/"}} }
 func (f *fake) SetVhostLimit(_ context.Context, vhost, limit string, value int64) error {
 	return f.called("limit %s %s %d", vhost, limit, value)
 }
@@ -54,6 +54,33 @@ func TestPolicyVerbs(t *testing.T) {
 	}
 	if !slices.Equal(f.calls, want) {
 		t.Errorf("called %q, want %q", f.calls, want)
+	}
+}
+
+func TestPolicymakersChangeThePoliciesOfTheirVhosts(t *testing.T) {
+	const body = `{"pattern":"x","definition":{"max-length":1}}`
+	for _, c := range []struct {
+		tag, vhost string
+		status     int
+	}{
+		{TagPolicymaker, "/", 201}, {TagPolicymaker, "", 404}, {TagMonitoring, "/", 403}, {TagManagement, "/", 403},
+	} {
+		f := &fake{vhost: c.vhost}
+		if w := f.call("PUT", "/api/policies/%2F/new", body, as(c.tag)); w.Code != c.status || (f.calls != nil) != (c.status == 201) {
+			t.Errorf("%s in %q: %d %s, want %d", c.tag, c.vhost, w.Code, w.Body, c.status)
+		}
+	}
+}
+
+func TestPoliciesOfOtherVhostsAreNotSeen(t *testing.T) {
+	f := &fake{}
+	for _, path := range []string{"/api/policies", "/api/vhost-limits"} {
+		if w := f.call("GET", path, "", as(TagManagement)); strings.TrimSpace(w.Body.String()) != "[]" {
+			t.Errorf("%s without permissions: %s", path, w.Body)
+		}
+	}
+	if w := f.call("GET", "/api/policies/%2F/old", "", as(TagManagement)); w.Code != 404 {
+		t.Errorf("a policy of a vhost that it may not see: %d", w.Code)
 	}
 }
 

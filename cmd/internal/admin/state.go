@@ -13,7 +13,7 @@ func (h *Handler) inVhost(w http.ResponseWriter, r *http.Request) (string, bool)
 	if name == "" {
 		return "", true
 	}
-	if slices.ContainsFunc(h.o.State.Vhosts(), func(v api.Vhost) bool { return v.Name == name }) {
+	if slices.ContainsFunc(h.state(r).Vhosts(), func(v api.Vhost) bool { return v.Name == name }) {
 		return name, true
 	}
 	notFound(w, r)
@@ -42,20 +42,20 @@ func one[T any](h *Handler, w http.ResponseWriter, r *http.Request, rows func(st
 }
 
 func (h *Handler) vhosts(w http.ResponseWriter, r *http.Request) {
-	list(w, r, h.o.State.Vhosts(), func(v api.Vhost) string { return v.Name })
+	list(w, r, h.state(r).Vhosts(), func(v api.Vhost) string { return v.Name })
 }
 
 func (h *Handler) vhost(w http.ResponseWriter, r *http.Request) {
-	one(h, w, r, func(string) []api.Vhost { return h.o.State.Vhosts() },
+	one(h, w, r, func(string) []api.Vhost { return h.state(r).Vhosts() },
 		func(v api.Vhost) bool { return v.Name == r.PathValue("vhost") })
 }
 
 func (h *Handler) queues(w http.ResponseWriter, r *http.Request) {
-	inList(h, w, r, h.o.State.Queues, func(q api.Queue) string { return q.Name })
+	inList(h, w, r, h.state(r).Queues, func(q api.Queue) string { return q.Name })
 }
 
 func (h *Handler) queue(w http.ResponseWriter, r *http.Request) {
-	one(h, w, r, h.o.State.Queues, func(q api.Queue) bool { return q.Name == r.PathValue("name") })
+	one(h, w, r, h.state(r).Queues, func(q api.Queue) bool { return q.Name == r.PathValue("name") })
 }
 
 func (h *Handler) queueBindings(w http.ResponseWriter, r *http.Request) {
@@ -64,18 +64,18 @@ func (h *Handler) queueBindings(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("name")
-	if !slices.ContainsFunc(h.o.State.Queues(vhost), func(q api.Queue) bool { return q.Name == name }) {
+	if !slices.ContainsFunc(h.state(r).Queues(vhost), func(q api.Queue) bool { return q.Name == name }) {
 		notFound(w, r)
 		return
 	}
-	rows := slices.DeleteFunc(h.o.State.Bindings(vhost), func(b api.Binding) bool {
+	rows := slices.DeleteFunc(h.state(r).Bindings(vhost), func(b api.Binding) bool {
 		return b.DestinationType != "queue" || b.Destination != name
 	})
 	list(w, r, rows, func(b api.Binding) string { return b.Source })
 }
 
 func (h *Handler) exchanges(w http.ResponseWriter, r *http.Request) {
-	inList(h, w, r, h.o.State.Exchanges, func(x api.Exchange) string { return x.Name })
+	inList(h, w, r, h.state(r).Exchanges, func(x api.Exchange) string { return x.Name })
 }
 
 func (h *Handler) exchange(w http.ResponseWriter, r *http.Request) {
@@ -83,23 +83,23 @@ func (h *Handler) exchange(w http.ResponseWriter, r *http.Request) {
 	if name == "amq.default" { // the default exchange's name is empty, which no path can say
 		name = ""
 	}
-	one(h, w, r, h.o.State.Exchanges, func(x api.Exchange) bool { return x.Name == name })
+	one(h, w, r, h.state(r).Exchanges, func(x api.Exchange) bool { return x.Name == name })
 }
 
 func (h *Handler) bindings(w http.ResponseWriter, r *http.Request) {
-	inList(h, w, r, h.o.State.Bindings, func(b api.Binding) string { return b.Destination })
+	inList(h, w, r, h.state(r).Bindings, func(b api.Binding) string { return b.Destination })
 }
 
 func (h *Handler) consumers(w http.ResponseWriter, r *http.Request) {
-	inList(h, w, r, h.o.State.Consumers, func(c api.Consumer) string { return c.ConsumerTag })
+	inList(h, w, r, h.state(r).Consumers, func(c api.Consumer) string { return c.ConsumerTag })
 }
 
 func (h *Handler) connections(w http.ResponseWriter, r *http.Request) {
-	list(w, r, h.o.Connections.Connections(), func(c api.Connection) string { return c.Name })
+	list(w, r, h.clients(r), func(c api.Connection) string { return c.Name })
 }
 
 func (h *Handler) connection(w http.ResponseWriter, r *http.Request) {
-	one(h, w, r, func(string) []api.Connection { return h.o.Connections.Connections() },
+	one(h, w, r, func(string) []api.Connection { return h.clients(r) },
 		func(c api.Connection) bool { return c.Name == r.PathValue("name") })
 }
 
@@ -108,7 +108,13 @@ func (h *Handler) closeConnection(w http.ResponseWriter, r *http.Request) {
 	if reason == "" {
 		reason = "Closed via management API"
 	}
-	if !h.o.Connections.CloseConnection(r.PathValue("name"), reason) {
+	name := r.PathValue("name")
+	own := slices.ContainsFunc(h.o.Connections.Connections(), func(c api.Connection) bool { return c.Name == name && c.User == caller(r).Name })
+	if !own && !has(caller(r), TagAdministrator) {
+		h.forbidden(w, r, "Not administrator user")
+		return
+	}
+	if !h.o.Connections.CloseConnection(name, reason) {
 		notFound(w, r)
 		return
 	}

@@ -11,7 +11,10 @@ import (
 	"github.com/understudy-mq/understudy/amqp/v091"
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/audit"
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/session"
 	"github.com/understudy-mq/understudy/session/auth"
 )
 
@@ -26,8 +29,8 @@ func (n *Node) openClients() error {
 	}
 	n.clients = amqp.New(amqp.Options{
 		V091: v091.Options{
-			Attach:          amqp.Sessions(n.broker),
-			Authenticate:    amqp.Logins(n.logins),
+			Attach:          n.attach,
+			Authenticate:    n.clientLogin,
 			MaxMessageBytes: uint64(n.cfg.MaxMessageBytes),
 			Version:         n.o.Version,
 			ClusterName:     n.ClusterID,
@@ -92,10 +95,61 @@ func (n *Node) CloseConnection(name, reason string) bool {
 	return n.clients.CloseConnection(name, reason)
 }
 
+// openAudit opens the record of logins, denials and changes.
+func (n *Node) openAudit() error {
+	log, err := audit.Open(n.cfg.Data, audit.Options{Logger: n.log})
+	n.audit, n.accounts.audit = log, log.Write
+	return err
+}
+
+// clientLogin judges AMQP clients, and takes note.
+func (n *Node) clientLogin(user, password string, peer net.Addr) (string, error) {
+	name, err := amqp.Logins(n.logins)(user, password, peer)
+	e := audit.Event{Event: "login", User: user, Peer: peerText(peer)}
+	if err != nil {
+		e.Event, e.Text = "login_refused", err.Error()
+	}
+	n.audit.Write(e)
+	return name, err
+}
+
+// denied takes note of what a client was not allowed.
+func (n *Node) denied(user, vhost, text string) {
+	n.audit.Write(audit.Event{Event: "denied", User: user, Vhost: vhost, Text: text})
+}
+
+// attach lets a client in while the node hears of changes to what its user may do.
+func (n *Node) attach(ctx context.Context, a session.Attach, e session.Endpoint) (v091.Session, error) {
+	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf {
+		return nil, &session.Error{Code: core.CodeConnectionForced, Text: "node cannot reach the system group's leader"}
+	}
+	return amqp.Sessions(n.broker)(ctx, a, e)
+}
+
+// heldElsewhere counts what a user holds on the other nodes.
+func (n *Node) heldElsewhere(user string) (connections, channels int) {
+	for _, id := range n.groups[1:] {
+		n.states[id].View(func(m *core.Machine) {
+			s, c := m.HeldBy(user, n.cfg.NodeID)
+			connections, channels = connections+s, channels+c
+		})
+	}
+	return connections, channels
+}
+
+// peerText is a peer's address for people; it may have none.
+func peerText(peer net.Addr) string {
+	if peer == nil {
+		return ""
+	}
+	return peer.String()
+}
+
 // login judges callers of the admin API, as AMQP clients are judged.
 func (n *Node) login(user, password string, peer net.Addr) (api.Whoami, error) {
 	who, err := n.logins.Authenticate(user, password, peer)
 	if r := (*auth.Refusal)(nil); errors.As(err, &r) {
+		n.audit.Write(audit.Event{Event: "login_refused", User: user, Peer: peerText(peer), Text: "admin API: " + r.Reason})
 		return api.Whoami{}, errors.New(r.Reason) // for the log
 	}
 	if err != nil {

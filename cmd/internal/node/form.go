@@ -7,9 +7,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/replication"
+	"github.com/understudy-mq/understudy/session/auth"
 )
 
 const (
@@ -17,7 +19,7 @@ const (
 	proposalPause = 2 * time.Second       // before a proposal that has not been applied is made again
 )
 
-// form waits until the cluster has its id and its first vhost, proposing what is missing where this node leads, and
+// form waits until the cluster has its id, its first vhost and its first user, proposing what is missing where this node leads, and
 // then, once the node is registered, lets clients in.
 func (n *Node) form(ctx context.Context) {
 	tick := time.NewTicker(formInterval)
@@ -55,12 +57,23 @@ func (n *Node) learn() error {
 		return err
 	}
 	n.clusterID.Store(&id)
-	n.states[firstVhostGroup].View(func(m *core.Machine) {
-		if slices.ContainsFunc(m.Vhosts(), func(v core.VhostInfo) bool { return v.Name == firstVhost }) {
-			n.formed.Store(true)
-		}
-	})
+	if n.hasFirstVhost() && n.hasUsers() {
+		n.accounts.refresh()
+		n.formed.Store(true)
+	}
 	return nil
+}
+
+func (n *Node) hasFirstVhost() (has bool) {
+	n.states[firstVhostGroup].View(func(m *core.Machine) {
+		has = slices.ContainsFunc(m.Vhosts(), func(v core.VhostInfo) bool { return v.Name == firstVhost })
+	})
+	return has
+}
+
+func (n *Node) hasUsers() (has bool) {
+	n.states[systemGroup].View(func(m *core.Machine) { has = len(m.Users()) > 0 })
+	return has
 }
 
 // proposal is the newest proposal of something that the cluster lacks.
@@ -69,22 +82,40 @@ type proposal struct {
 	at   time.Time
 }
 
-// propose proposes the first thing that is missing, if this node leads the group that has to have it. Both commands do
-// nothing when they come twice.
-func (n *Node) propose(last *proposal) {
-	group, cmd := uint64(systemGroup), entry.Command(&entry.ClusterInit{ID: uuid.NewString()})
-	if n.presentID() != "" {
-		group, cmd = firstVhostGroup, &entry.VhostCreate{ID: uuid.NewString(), Name: firstVhost}
+// missing answers the kind of the first thing that is missing, the group that has to have it, and what makes the command.
+// The commands do nothing when they come twice.
+func (n *Node) missing() (kind entry.Kind, group uint64, command func() entry.Command) {
+	switch {
+	case n.presentID() == "":
+		return entry.KindClusterInit, systemGroup, func() entry.Command { return &entry.ClusterInit{ID: uuid.NewString()} }
+	case !n.hasFirstVhost():
+		return entry.KindVhostCreate, firstVhostGroup, func() entry.Command {
+			return &entry.VhostCreate{ID: uuid.NewString(), Name: firstVhost}
+		}
 	}
+	return entry.KindUserPut, systemGroup, n.firstUser
+}
+
+// firstUser is the administrator that a cluster starts with, who may do everything in the first vhost.
+func (n *Node) firstUser() entry.Command {
+	return &entry.UserPut{
+		Name: n.cfg.DefaultUser, Hash: auth.HashSlowly(n.cfg.DefaultPass), Algorithm: auth.AlgorithmSlow, Tags: admin.TagAdministrator,
+		FirstIn: firstVhost,
+	}
+}
+
+// propose proposes the first thing that is missing, if this node leads the group that has to have it.
+func (n *Node) propose(last *proposal) {
+	kind, group, command := n.missing()
 	g := n.raft.Group(group)
-	if g.Status().Leader != n.cfg.NodeID || cmd.Kind() == last.kind && time.Since(last.at) < proposalPause {
+	if g.Status().Leader != n.cfg.NodeID || kind == last.kind && time.Since(last.at) < proposalPause {
 		return
 	}
-	if err := g.Control(entry.Append(nil, cmd)); err != nil {
+	if err := g.Control(entry.Append(nil, command())); err != nil {
 		n.log.Debug("proposal refused", "group", group, "error", err)
 		return
 	}
-	*last = proposal{cmd.Kind(), time.Now()}
+	*last = proposal{kind, time.Now()}
 }
 
 // presentID is the cluster's id as the system group's state has it.
@@ -94,7 +125,13 @@ func (n *Node) presentID() (id string) {
 }
 
 // dispatch hands effects to the broker.
-func (n *Node) dispatch(group uint64, fx *core.Effects) { n.broker.Dispatch(group, fx) }
+func (n *Node) dispatch(group uint64, fx *core.Effects) {
+	if group == systemGroup {
+		n.accounts.applied(n.cfg.NodeID, fx)
+		return
+	}
+	n.broker.Dispatch(group, fx)
+}
 
 // codec lets replication frame entries without knowing them.
 func codec() replication.Codec {

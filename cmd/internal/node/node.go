@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/understudy-mq/understudy/amqp"
+	"github.com/understudy-mq/understudy/cmd/internal/audit"
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 	"github.com/understudy-mq/understudy/cmd/internal/telemetry"
@@ -61,12 +62,14 @@ type Node struct {
 	listeners []listener
 	clients   *amqp.Server
 	clientTLS *tls.Config
+	accounts  *accounts
+	audit     *audit.Log
 	logins    *auth.Authenticator
 	admin     *http.Server
 
 	registered registrations
 	clusterID  atomic.Pointer[string]
-	formed     atomic.Bool // the cluster has its id and the first vhost
+	formed     atomic.Bool // the cluster has its id, the first vhost and the first user
 	draining   atomic.Bool
 	ready      chan struct{} // closed when clients were first served
 	readyOnce  sync.Once
@@ -145,11 +148,13 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 }
 
 func newNode(o Options, folder *Folder) *Node {
+	people := newAccounts()
 	return &Node{
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
 		registered: registrations{in: map[uint64]bool{}},
-		logins:     auth.New(auth.Options{Users: auth.DefaultUsers(o.Config.DefaultUser, o.Config.DefaultPass)}),
+		accounts:   people,
+		logins:     auth.New(auth.Options{Users: people.registry}),
 	}
 }
 
@@ -158,6 +163,9 @@ func (n *Node) start(ctx context.Context) error {
 		return err
 	}
 	if err := n.claim(ctx); err != nil {
+		return err
+	}
+	if err := n.openAudit(); err != nil {
 		return err
 	}
 	if err := n.openStore(); err != nil {
@@ -174,6 +182,7 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.serveAdmin(); err != nil {
 		return errors.Join(err, n.raft.Stop(ctx))
 	}
+	n.background.Go(func() { n.accounts.watch(work) })
 	n.background.Go(func() { n.form(work) })
 	return nil
 }
@@ -225,7 +234,12 @@ func (n *Node) openStore() error {
 			submit[id], contents[id] = n.handle[id], n.states[id]
 		}
 	}
-	n.broker = session.New(session.Options{Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome})
+	n.broker = session.New(session.Options{
+		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry, Denied: n.denied,
+		Elsewhere: n.heldElsewhere,
+	})
+	a := n.accounts
+	a.state, a.submit, a.changed = n.states[systemGroup].View, n.handle[systemGroup].Submit, n.broker.Reauthorize
 	return nil
 }
 
@@ -285,6 +299,9 @@ func (n *Node) observer() replication.Observer {
 		Unregistered: func(group uint64, reason string) {
 			n.registered.set(group, false)
 			n.broker.Unregistered(group, reason)
+			if group == systemGroup && n.clients != nil { // who may do what is not known for certain
+				n.clients.CloseAll(reason)
+			}
 		},
 		Leader: func(_, _, _ uint64) { n.metrics.LeaderChanged() },
 		Synced: n.metrics.Synced,

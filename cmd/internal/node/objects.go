@@ -23,7 +23,7 @@ func onErrand() entry.Ref { return entry.Ref{Channel: errandChannel} }
 // DeclareQueue declares a queue; created says that it was not there before.
 func (n *Node) DeclareQueue(ctx context.Context, user, vhost, name string, q api.NewQueue) (created bool, err error) {
 	cmd := &entry.QueueDeclare{Ref: onErrand(), Name: name, Durable: q.Durable == nil || *q.Durable, AutoDelete: q.AutoDelete}
-	if err := checkName("queue name", name); err != nil {
+	if err := checkObjectName("queue name", name); err != nil {
 		return false, err
 	}
 	if cmd.Arguments, err = encodeTable(q.Arguments); err != nil {
@@ -75,7 +75,7 @@ func (n *Node) DeclareExchange(ctx context.Context, user, vhost, name string, x 
 	cmd := &entry.ExchangeDeclare{
 		Ref: onErrand(), Name: name, Type: x.Type, Durable: x.Durable == nil || *x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal,
 	}
-	if err := checkName("exchange name", name); err != nil {
+	if err := checkObjectName("exchange name", name); err != nil {
 		return false, err
 	}
 	if cmd.Arguments, err = encodeTable(x.Arguments); err != nil {
@@ -102,7 +102,7 @@ func (n *Node) DeleteExchange(ctx context.Context, user, vhost, name string, ifU
 // Bind binds a queue or exchange to an exchange; a binding that is there already stays. It answers the properties key that
 // listings show it under.
 func (n *Node) Bind(ctx context.Context, user string, at api.BindingRef, b api.NewBinding) (propertiesKey string, err error) {
-	if err := checkName("routing key", b.RoutingKey); err != nil {
+	if err := checkObjectName("routing key", b.RoutingKey); err != nil {
 		return "", err
 	}
 	arguments, err := encodeTable(b.Arguments)
@@ -162,8 +162,8 @@ func propertiesKeyOf(key string, arguments []byte) string {
 // escapeKey keeps the tilde for what propertiesKeyOf says with it.
 func escapeKey(key string) string { return strings.NewReplacer("%", "%25", "~", "%7E").Replace(key) }
 
-// checkName refuses names that AMQP cannot say, or that people could not read: as AMQP clients are refused.
-func checkName(what, name string) error {
+// checkObjectName refuses names that AMQP cannot say, or that people could not read: as AMQP clients are refused.
+func checkObjectName(what, name string) error {
 	hidden := func(r rune) bool { return unicode.IsControl(r) && r != '\r' && r != '\n' }
 	switch {
 	case len(name) > math.MaxUint8:

@@ -124,3 +124,22 @@ func TestABindingMadeOverTheAPIRoutes(t *testing.T) {
 	}
 	talk(t, n, []exchange{{"GET", "/api/queues/%2F/q", "", 200, `"messages":0`}})
 }
+
+func TestTheAPIChangesOnlyWhatItsCallerMay(t *testing.T) {
+	n := start(t, settings(t, 1))
+	ready(t, n)
+	newUser(t, n, "dev", "^dev-", "^dev-", "^dev-")
+	adminCall(t, n, "PUT", "/api/users/dev", `{"password":"secret","tags":"management"}`, 204)
+	adminCall(t, n, "PUT", "/api/queues/%2F/other", "{}", 201)
+	talkAs(t, n, "dev:secret", []exchange{
+		{"PUT", "/api/queues/%2F/dev-q", "{}", 201, ""},
+		{"DELETE", "/api/queues/%2F/dev-q/contents", "", 204, ""},
+		{"DELETE", "/api/queues/%2F/other", "", 403, "configure access"},
+		{"DELETE", "/api/queues/%2F/other/contents", "", 403, "read access"},
+		{"PUT", "/api/exchanges/%2F/x", `{"type":"topic"}`, 403, "configure access"},
+		{"POST", "/api/bindings/%2F/e/amq.topic/q/dev-q", "{}", 403, "amq.topic"},
+		{"PUT", "/api/policies/%2F/p", `{"pattern":"","definition":{"max-length":1}}`, 403, "policymaker"},
+		{"GET", "/api/policies/%2F", "", 200, "[]"},
+		{"DELETE", "/api/queues/%2F/dev-q", "", 204, ""},
+	})
+}

@@ -15,14 +15,15 @@ import (
 	"github.com/understudy-mq/understudy/core/message"
 )
 
-// request sends a request to a node's admin port as guest.
-func request(t *testing.T, n *Node, method, path, body string) (status int, text string) {
+// request sends a request to a node's admin port as USER:PASSWORD.
+func request(t *testing.T, n *Node, who, method, path, body string) (status int, text string) {
 	t.Helper()
 	r, err := http.NewRequest(method, "http://"+address(n, protocolHTTP)+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.SetBasicAuth("guest", "guest")
+	user, password, _ := strings.Cut(who, ":")
+	r.SetBasicAuth(user, password)
 	r.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -43,11 +44,16 @@ type exchange struct {
 	says               string
 }
 
-// talk sends requests one after the other.
+// talk sends requests of guest's one after the other.
 func talk(t *testing.T, n *Node, steps []exchange) {
 	t.Helper()
+	talkAs(t, n, "guest:guest", steps)
+}
+
+func talkAs(t *testing.T, n *Node, who string, steps []exchange) {
+	t.Helper()
 	for _, s := range steps {
-		if status, text := request(t, n, s.method, s.path, s.body); status != s.status || !strings.Contains(text, s.says) {
+		if status, text := request(t, n, who, s.method, s.path, s.body); status != s.status || !strings.Contains(text, s.says) {
 			t.Errorf("%s %s %s: %d %s\nwant %d with %s", s.method, s.path, s.body, status, text, s.status, s.says)
 		}
 	}

@@ -47,6 +47,9 @@ func (n *Node) release() error {
 	for _, l := range n.listeners {
 		_ = l.Close() // a server may have closed it
 	}
+	if n.audit != nil {
+		errs = append(errs, n.audit.Close())
+	}
 	if n.store != nil {
 		errs = append(errs, n.store.Close())
 	}

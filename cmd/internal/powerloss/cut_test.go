@@ -3,6 +3,7 @@ package powerloss
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 // image is what a cut left, and what had been asked for and promised by then.
 type image struct {
+	syncing string // the file whose sync had not begun
 	name    string
 	disks   map[uint64]*vfs.MemFS
 	clients []bounds
@@ -83,7 +85,9 @@ func (k *cutter) atSync(file string) {
 		return
 	}
 	time.Sleep(syncHold)
-	k.images = append(k.images, k.cut(fmt.Sprintf("cut %d, before sync %d, of %s", len(k.images), k.syncs, file)))
+	img := k.cut(fmt.Sprintf("cut %d, before sync %d, of %s", len(k.images), k.syncs, file))
+	img.syncing = filepath.Base(file)
+	k.images = append(k.images, img)
 }
 
 // cut takes an image of all disks in one instant.

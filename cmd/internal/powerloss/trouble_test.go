@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -269,7 +270,7 @@ func TestTornTailOfTheLogIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Cut at syncs of the log, all unsynced bytes kept but for the last, which is torn.
-	k := watch(c, 5, pace{6, 1 << 30}, 9)
+	k := watch(c, 5, pace{6, 1 << 30}, 45)
 	if err := crew(ctx, c, k, 5, 0, k.enough); err != nil {
 		t.Fatal(err)
 	}
@@ -280,6 +281,9 @@ func TestTornTailOfTheLogIsCut(t *testing.T) {
 		}
 		mem := img.disks[1]
 		names := segments(t, mem)
+		if filepath.Base(names[len(names)-1]) != img.syncing {
+			continue // what is at the log's end was synced: damage, not a torn write
+		}
 		if at := lastByte(t, mem, names[len(names)-1]); at > 0 {
 			flip(t, mem, names[len(names)-1], at)
 			torn++

@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+)
+
+// What callers may do is told by their tags, as in RabbitMQ. Each of the four lets a caller in, to see the vhosts that it
+// has permissions in and its own connections there; monitoring sees all, and what belongs to the whole cluster; an
+// administrator may do everything.
+
+// caller is who made a request.
+func caller(r *http.Request) api.Whoami {
+	c, _ := r.Context().Value(callerKey{}).(api.Whoami)
+	return c
+}
+
+func has(c api.Whoami, tags ...string) bool {
+	return slices.ContainsFunc(c.Tags, func(tag string) bool { return slices.Contains(tags, tag) })
+}
+
+// seesAll says whether the caller sees every vhost and connection.
+func seesAll(r *http.Request) bool { return has(caller(r), TagAdministrator, TagMonitoring) }
+
+// administrators lets only them through.
+func (h *Handler) administrators(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !has(caller(r), TagAdministrator) {
+			h.forbidden(w, r, "Not administrator user")
+			return
+		}
+		next(w, r)
+	}
+}
+
+// policymakers lets those through who may change the policies of the vhosts that they see.
+func (h *Handler) policymakers(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !has(caller(r), TagAdministrator, TagPolicymaker) {
+			h.forbidden(w, r, "Not policymaker user")
+			return
+		}
+		next(w, r)
+	}
+}
+
+// monitors lets those through who may see what belongs to the whole cluster.
+func (h *Handler) monitors(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !seesAll(r) {
+			h.forbidden(w, r, "Not monitor user")
+			return
+		}
+		next(w, r)
+	}
+}
+
+func (h *Handler) forbidden(w http.ResponseWriter, r *http.Request, reason string) {
+	h.o.Logger.Warn("admin call refused", "user", caller(r).Name, "method", r.Method, "path", r.URL.Path, "reason", reason)
+	fail(w, http.StatusForbidden, "not_authorized", reason)
+}
+
+// state is what the caller may see of the vhosts.
+func (h *Handler) state(r *http.Request) State {
+	if seesAll(r) {
+		return h.o.State
+	}
+	name := caller(r).Name
+	return scoped{h.o.State, func(vhost string) bool { return h.o.Accounts.MayEnter(name, vhost) }}
+}
+
+// clients are the connections that the caller may see.
+func (h *Handler) clients(r *http.Request) []api.Connection {
+	all := h.o.Connections.Connections()
+	if seesAll(r) {
+		return all
+	}
+	name := caller(r).Name
+	return slices.DeleteFunc(all, func(c api.Connection) bool { return c.User != name })
+}
+
+// scoped is a State of some of the vhosts.
+type scoped struct {
+	all State
+	may func(vhost string) bool
+}
+
+var _ State = scoped{}
+
+func (s scoped) Vhosts() []api.Vhost {
+	return slices.DeleteFunc(s.all.Vhosts(), func(v api.Vhost) bool { return !s.may(v.Name) })
+}
+
+func (s scoped) Queues(vhost string) []api.Queue       { return within(s, vhost, s.all.Queues) }
+func (s scoped) Exchanges(vhost string) []api.Exchange { return within(s, vhost, s.all.Exchanges) }
+func (s scoped) Bindings(vhost string) []api.Binding   { return within(s, vhost, s.all.Bindings) }
+func (s scoped) Consumers(vhost string) []api.Consumer { return within(s, vhost, s.all.Consumers) }
+
+// visible narrows a listing to the vhosts that the caller may see.
+func visible[T any](h *Handler, r *http.Request, list func(vhost string) []T) func(vhost string) []T {
+	s, some := h.state(r).(scoped)
+	if !some {
+		return list
+	}
+	return func(vhost string) []T { return within(s, vhost, list) }
+}
+
+// within lists something of one vhost, or with "" of all, as far as they may be seen.
+func within[T any](s scoped, vhost string, list func(string) []T) []T {
+	rows := []T{}
+	for _, v := range s.Vhosts() {
+		if vhost == "" || vhost == v.Name {
+			rows = append(rows, list(v.Name)...)
+		}
+	}
+	return rows
+}
