@@ -9,6 +9,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/understudy-mq/understudy/replication/transport"
 )
 
 // standApartTicks is how far apart the voters stand for election when a leader has hung up, or none is there yet.
@@ -167,15 +169,24 @@ func (g *Group) SubmitLater(commands []byte, n int) error {
 	return g.submits.submit(commands, n, true)
 }
 
-// Control proposes idempotent commands once, if this node leads the group: no promise is made. Safe from any goroutine.
+// Control sends idempotent commands to the group's leader, as this node knows it, to be proposed once. No promise is made:
+// without a leader they are dropped, as they are by one that has just lost its office. Whoever needs them repeats them until
+// the machine shows their effect. Safe from any goroutine.
 func (g *Group) Control(commands []byte) error {
 	commands = slices.Clone(commands)
-	g.in.put(event{kind: eventCall, call: func(g *Group) {
-		if g.lead != nil {
-			g.lead.control = append(g.lead.control, commands...)
-		}
-	}})
+	g.in.put(event{kind: eventCall, call: func(g *Group) { g.sendControl(commands) }})
 	return nil
+}
+
+// sendControl hands control commands to the leader, which may be this node.
+func (g *Group) sendControl(commands []byte) {
+	switch g.leader {
+	case 0:
+	case g.env.self:
+		g.takeForward(g.env.self, forward{commands: commands})
+	default:
+		g.env.network.Send(g.leader, transport.Frame{Kind: transport.Batch, Group: g.id, Payload: forward{commands: commands}.encode()})
+	}
 }
 
 // ReadEntry is size bytes at offset of an entry's data, from memory or the log's file, checked. The caller must not

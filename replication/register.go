@@ -42,12 +42,7 @@ func (g *Group) askRegistration() {
 		return
 	}
 	g.me.askedAt = g.ticks
-	up := g.env.opts.Codec.NodeUp(g.env.self, g.me.nonce)
-	if g.leader == g.env.self {
-		g.takeForward(g.env.self, forward{commands: up})
-		return
-	}
-	g.env.network.Send(g.leader, transport.Frame{Kind: transport.Batch, Group: g.id, Payload: forward{commands: up}.encode()})
+	g.sendControl(g.env.opts.Codec.NodeUp(g.env.self, g.me.nonce))
 }
 
 // registered looks at the node's own registration as applied: it came, it is as before (with batches applied), or it

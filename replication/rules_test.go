@@ -115,6 +115,26 @@ func TestLeaderTakesNoBatchBeforeItsLeaderUpIsApplied(t *testing.T) {
 	}
 }
 
+func TestControlCommandsGoToTheLeaderWhereverItIs(t *testing.T) {
+	g, net := bare(1)
+	g.sendControl([]byte("lost")) // no leader: nowhere to go
+	g.leader = 2
+	g.sendControl([]byte("sent"))
+	if len(net.sent) != 1 {
+		t.Fatalf("%d frames sent, want 1", len(net.sent))
+	}
+	f, err := decodeForward(net.sent[0].Payload)
+	if err != nil || net.sent[0].Kind != transport.Batch || f.incarnation != 0 || string(f.commands) != "sent" {
+		t.Errorf("sent %+v, %v", f, err)
+	}
+	g.leader, g.term = 1, 5
+	g.startLeading()
+	g.sendControl([]byte("kept"))
+	if got := string(g.lead.control); !strings.HasSuffix(got, "kept") || len(net.sent) != 1 {
+		t.Errorf("the leader has %q to propose, %d frames sent", got, len(net.sent))
+	}
+}
+
 func TestLeaderTakesOnlyTheNextBatchOfANode(t *testing.T) {
 	g, net := leading()
 	for _, f := range []forward{

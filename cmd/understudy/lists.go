@@ -36,14 +36,14 @@ func list[T any](c *client, path string, titles []string, row func(T) []any) err
 	return table(c.out, titles, rows)
 }
 
-// listCommands are the verbs that show what the cluster holds.
+// listCommands are the verbs that show what the cluster holds, and those beside them.
 func listCommands() []*cobra.Command {
 	return []*cobra.Command{
 		group("queues", "Queues", listVerb("List queues", "/api/queues",
 			[]string{"VHOST", "NAME", "READY", "UNACKED", "MESSAGES", "CONSUMERS", "DURABLE"},
 			func(q api.Queue) []any {
 				return []any{q.Vhost, q.Name, q.MessagesReady, q.MessagesUnacknowledged, q.Messages, q.Consumers, q.Durable}
-			})),
+			}), purgeQueue(), deleteQueue()),
 		group("exchanges", "Exchanges", listVerb("List exchanges", "/api/exchanges",
 			[]string{"VHOST", "NAME", "TYPE", "DURABLE", "AUTO-DELETE", "INTERNAL"},
 			func(x api.Exchange) []any {

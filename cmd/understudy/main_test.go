@@ -72,6 +72,7 @@ func TestFailuresAreOneLineAndANonZeroExit(t *testing.T) {
 		{[]string{"members", "promote", "x"}, 2, "no node id"},
 		{[]string{"members", "transfer-leader", "x", "1"}, 2, "no group"},
 		{[]string{"members", "frobnicate"}, 2, "unknown verb"},
+		{[]string{"policies", "set", "p", "x", "max-length=1"}, 2, "JSON object"},
 		{[]string{"publish", "q", "x", "--amqp-url", "amqp://" + nobody + "/"}, 1, "connect"},
 		{[]string{"recover", "--data", "/no/such/folder"}, 2, "--force-new-cluster"},
 		{[]string{"dump-log", "--data", t.TempDir()}, 1, "no node's data folder"},
@@ -205,6 +206,14 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 		{append([]string{"bindings", "list"}, admin...), "queue  q"},
 		{append([]string{"consumers", "list"}, admin...), "PREFETCH"},
 		{append([]string{"connections", "list"}, admin...), "CHANNELS"},
+		{append([]string{"policies", "set", "p", "^q", `{"max-length":3}`, "--priority", "2", "--apply-to", "queues"}, admin...), ""},
+		{append([]string{"policies", "set", "o", "", `{"message-ttl":9}`, "--operator"}, admin...), ""},
+		{append([]string{"policies", "list"}, admin...), `/      p     ^q       queues    2         {"max-length":3}`},
+		{append([]string{"policies", "list", "--operator", "--json", "--vhost", "/"}, admin...), `"name":"o"`},
+		{append([]string{"policies", "delete", "p"}, admin...), ""},
+		{[]string{"publish", "q", "again", "--amqp-url", s.amqp}, ""},
+		{append([]string{"queues", "purge", "q"}, admin...), ""},
+		{append([]string{"queues", "delete", "q", "--if-empty", "--if-unused"}, admin...), ""},
 	} {
 		out, text, code := run(t, c.args...)
 		if code != 0 || !strings.Contains(out, c.says) || c.says == "" && out != "" {
@@ -219,6 +228,10 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 		{[]string{"get", "nowhere", "--amqp-url", s.amqp}, "NOT_FOUND"},
 		{append([]string{"members", "remove", "7"}, admin...), "not a member"},
 		{append([]string{"connections", "close", "nobody"}, admin...), "404"},
+		{append([]string{"policies", "set", "p", "(", `{"max-length":3}`}, admin...), "pattern of policy"},
+		{append([]string{"policies", "delete", "p"}, admin...), "404"},
+		{append([]string{"queues", "delete", "q"}, admin...), "no queue 'q'"},
+		{append([]string{"queues", "purge", "q"}, admin...), "no queue 'q'"},
 		{append([]string{"status", "--user", "guest:wrong"}, admin...), "Login failed"},
 		{[]string{"dump-log", "--data", s.data}, "in use by another process"},
 		{[]string{"recover", "--data", s.data, "--force-new-cluster"}, "in use by another process"},

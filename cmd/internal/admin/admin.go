@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
@@ -57,6 +58,8 @@ type Options struct {
 	Cluster     Cluster
 	Connections Connections
 	Accounts    Accounts
+	Policies    Policies
+	Objects     Objects
 	Login       Login
 	Ready       func() error // nil: clients are served
 	Metrics     http.Handler
@@ -107,6 +110,11 @@ func (h *Handler) openRoutes() router {
 }
 
 func (h *Handler) apiRoutes() router {
+	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes())
+}
+
+// stateRoutes show what there is, and change the cluster.
+func (h *Handler) stateRoutes() router {
 	return router{
 		{"GET", "/api/overview", h.overview},
 		{"GET", "/api/nodes", h.monitors(h.nodes)},

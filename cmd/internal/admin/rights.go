@@ -35,6 +35,17 @@ func (h *Handler) administrators(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// policymakers lets those through who may change the policies of the vhosts that they see.
+func (h *Handler) policymakers(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !has(caller(r), TagAdministrator, TagPolicymaker) {
+			h.forbidden(w, r, "Not policymaker user")
+			return
+		}
+		next(w, r)
+	}
+}
+
 // monitors lets those through who may see what belongs to the whole cluster.
 func (h *Handler) monitors(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -86,6 +97,15 @@ func (s scoped) Queues(vhost string) []api.Queue       { return within(s, vhost,
 func (s scoped) Exchanges(vhost string) []api.Exchange { return within(s, vhost, s.all.Exchanges) }
 func (s scoped) Bindings(vhost string) []api.Binding   { return within(s, vhost, s.all.Bindings) }
 func (s scoped) Consumers(vhost string) []api.Consumer { return within(s, vhost, s.all.Consumers) }
+
+// visible narrows a listing to the vhosts that the caller may see.
+func visible[T any](h *Handler, r *http.Request, list func(vhost string) []T) func(vhost string) []T {
+	s, some := h.state(r).(scoped)
+	if !some {
+		return list
+	}
+	return func(vhost string) []T { return within(s, vhost, list) }
+}
 
 // within lists something of one vhost, or with "" of all, as far as they may be seen.
 func within[T any](s scoped, vhost string, list func(string) []T) []T {

@@ -83,6 +83,11 @@ func TestTagsSayWhatACallerMayDo(t *testing.T) {
 		{"DELETE", "/api/users/idle", nil},
 		{"DELETE", "/api/cluster/members/2", nil},
 		{"DELETE", "/api/connections/a%20-%3E%20b", nil},
+		{"GET", "/api/policies", []string{TagMonitoring, TagPolicymaker, TagManagement}},
+		{"PUT", "/api/operator-policies/%2F/old", nil},
+		{"DELETE", "/api/operator-policies/%2F/old", nil},
+		{"PUT", "/api/vhost-limits/%2F/max-queues", nil},
+		{"DELETE", "/api/vhost-limits/%2F/max-queues", nil},
 	} {
 		for _, tag := range []string{TagMonitoring, TagPolicymaker, TagManagement} {
 			f := &fake{}

@@ -95,6 +95,9 @@ type Queue struct {
 	MessagesUnacknowledged uint64         `json:"messages_unacknowledged"`
 	Consumers              int            `json:"consumers"`
 	MessageBytesReady      uint64         `json:"message_bytes_ready"` // of the ready messages as they are kept
+	// Policy and OperatorPolicy are the names of those that count for it, null for none.
+	Policy         *string `json:"policy"`
+	OperatorPolicy *string `json:"operator_policy"`
 }
 
 // Exchange is one row of /api/exchanges.
@@ -106,6 +109,9 @@ type Exchange struct {
 	AutoDelete bool           `json:"auto_delete"`
 	Internal   bool           `json:"internal"`
 	Arguments  map[string]any `json:"arguments"`
+	// Policy and OperatorPolicy are the names of those that count for it, null for none.
+	Policy         *string `json:"policy"`
+	OperatorPolicy *string `json:"operator_policy"`
 }
 
 // Binding is one row of /api/bindings.

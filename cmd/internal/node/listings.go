@@ -56,7 +56,7 @@ func (n *Node) Queues(vhost string) []api.Queue {
 			Name: q.Name, Vhost: q.Vhost, Type: kind, Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive,
 			Arguments: arguments, State: "running", Node: n.leaderName(group), Messages: uint64(q.Ready + q.Unacknowledged),
 			MessagesReady: uint64(q.Ready), MessagesUnacknowledged: uint64(q.Unacknowledged), Consumers: q.Consumers,
-			MessageBytesReady: q.ReadyBytes,
+			MessageBytesReady: q.ReadyBytes, Policy: orNull(q.Policy), OperatorPolicy: orNull(q.OperatorPolicy),
 		}
 		if row.Node == "" {
 			row.State = "down"
@@ -78,9 +78,17 @@ func (n *Node) Exchanges(vhost string) []api.Exchange {
 	return gather(n, vhost, (*core.Machine).Exchanges, func(_ uint64, x core.ExchangeInfo) api.Exchange {
 		return api.Exchange{
 			Name: x.Name, Vhost: x.Vhost, Type: x.Type, Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal,
-			Arguments: tableOf(x.Arguments),
+			Arguments: tableOf(x.Arguments), Policy: orNull(x.Policy), OperatorPolicy: orNull(x.OperatorPolicy),
 		}
 	})
+}
+
+// orNull makes no name JSON's null.
+func orNull(name string) *string {
+	if name == "" {
+		return nil
+	}
+	return &name
 }
 
 // Bindings lists bindings, those by which the default exchange reaches every queue included.
@@ -95,13 +103,10 @@ func (n *Node) Bindings(vhost string) []api.Binding {
 	return gather(n, vhost, list, func(_ uint64, b core.BindingInfo) api.Binding {
 		row := api.Binding{
 			Source: b.Source, Vhost: b.Vhost, Destination: b.Destination, DestinationType: "exchange", RoutingKey: b.Key,
-			Arguments: tableOf(b.Arguments), PropertiesKey: b.Key,
+			Arguments: tableOf(b.Arguments), PropertiesKey: propertiesKeyOf(b.Key, b.Arguments),
 		}
 		if b.ToQueue {
 			row.DestinationType = "queue"
-		}
-		if row.PropertiesKey == "" {
-			row.PropertiesKey = "~"
 		}
 		return row
 	})

@@ -2,8 +2,6 @@ package node
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,19 +17,8 @@ import (
 // adminCall sends an admin request as guest and wants a status.
 func adminCall(t *testing.T, n *Node, method, path, body string, status int) {
 	t.Helper()
-	r, err := http.NewRequest(method, "http://"+address(n, protocolHTTP)+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.SetBasicAuth("guest", "guest")
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != status {
-		t.Fatalf("%s %s: %s %s, want %d", method, path, answer.Status, text, status)
+	if got, text := request(t, n, "guest:guest", method, path, body); got != status {
+		t.Fatalf("%s %s: %d %s, want %d", method, path, got, text, status)
 	}
 }
 

@@ -33,9 +33,10 @@ type disk struct {
 	mu     sync.Mutex
 	onSync func(file string)      // called before each sync, outside all locks; may be nil
 	fault  func(errorfs.Op) error // of changes only; may be nil
+	files  map[string]*file       // the newest handle of each name
 }
 
-func newDisk(p *power, mem *vfs.MemFS) *disk { return &disk{mem: mem, power: p} }
+func newDisk(p *power, mem *vfs.MemFS) *disk { return &disk{mem: mem, power: p, files: map[string]*file{}} }
 
 func isSync(k errorfs.OpKind) bool {
 	return k == errorfs.OpFileSync || k == errorfs.OpFileSyncData || k == errorfs.OpFileSyncTo
@@ -60,7 +61,7 @@ type fileSystem struct {
 type file struct {
 	vfs.File
 	d    *disk
-	name string
+	name string // as it is now; guarded by d.mu
 }
 
 func (f *fileSystem) wrap(name string) func(vfs.File, error) (vfs.File, error) {
@@ -68,8 +69,26 @@ func (f *fileSystem) wrap(name string) func(vfs.File, error) (vfs.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &file{in, f.d, name}, nil
+		out := &file{in, f.d, name}
+		f.d.mu.Lock()
+		defer f.d.mu.Unlock()
+		f.d.files[name] = out
+		return out, nil
 	}
+}
+
+// Rename implements vfs.FS. A handle goes with its file: the log makes a segment of a spare file that it has open.
+func (f *fileSystem) Rename(from, to string) error {
+	if err := f.FS.Rename(from, to); err != nil {
+		return err
+	}
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if moved := f.d.files[from]; moved != nil {
+		delete(f.d.files, from)
+		f.d.files[to], moved.name = moved, to
+	}
+	return nil
 }
 
 // Create implements vfs.FS, as do the following.
@@ -105,8 +124,11 @@ func (f *file) SyncTo(length int64) (full bool, err error) {
 }
 
 func (f *file) sync(kind errorfs.OpKind, do func() error) error {
-	f.d.beforeSync(f.name)
-	op := errorfs.Op{Kind: kind, Path: f.name}
+	f.d.mu.Lock()
+	name := f.name
+	f.d.mu.Unlock()
+	f.d.beforeSync(name)
+	op := errorfs.Op{Kind: kind, Path: name}
 	f.d.power.RLock()
 	if f.d.faulty() {
 		f.d.power.RUnlock() // it may never answer

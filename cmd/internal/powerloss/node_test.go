@@ -240,7 +240,7 @@ func (n *node) makeVhosts(all map[uint64]*node) error {
 				return true
 			}
 			for _, other := range all {
-				_ = other.raft.Group(group).Control(cmd) // only the leader takes it; repeating it does nothing
+				_ = other.raft.Group(group).Control(cmd) // repeating it does nothing
 			}
 			return false
 		}); err != nil {

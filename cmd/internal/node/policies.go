@@ -1,0 +1,212 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/understudy-mq/understudy/cmd/internal/admin"
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
+)
+
+// Policies lists policies, or with operator operator policies.
+func (n *Node) Policies(vhost string, operator bool) []api.Policy {
+	list := func(m *core.Machine, vhost string) []core.PolicyInfo {
+		return slices.DeleteFunc(m.Policies(vhost), func(p core.PolicyInfo) bool { return p.Operator != operator })
+	}
+	return gather(n, vhost, list, func(_ uint64, p core.PolicyInfo) api.Policy {
+		return api.Policy{
+			Vhost: p.Vhost, Name: p.Name, Pattern: p.Pattern, ApplyTo: p.ApplyTo, Priority: p.Priority, Definition: tableOf(p.Definition),
+		}
+	})
+}
+
+// SetPolicy makes or replaces a policy.
+func (n *Node) SetPolicy(ctx context.Context, operator bool, vhost, name string, p api.NewPolicy) error {
+	definition, err := encodeTable(p.Definition)
+	if err != nil {
+		return fmt.Errorf("definition of policy '%s': %w", name, err)
+	}
+	cmd := &entry.PolicySet{
+		Vhost: vhost, Name: name, Pattern: *p.Pattern, ApplyTo: p.ApplyTo, Priority: p.Priority, Operator: operator, Definition: definition,
+	}
+	if err := core.CheckPolicy(cmd); err != nil {
+		return err
+	}
+	return n.control(ctx, vhost, cmd, func(m *core.Machine) bool {
+		p, ok := policyOf(m, operator, vhost, name)
+		return ok && p.Pattern == cmd.Pattern && p.ApplyTo == cmd.ApplyTo && p.Priority == cmd.Priority &&
+			bytes.Equal(p.Definition, definition)
+	})
+}
+
+// DeletePolicy removes one; one that is not there is no error.
+func (n *Node) DeletePolicy(ctx context.Context, operator bool, vhost, name string) error {
+	cmd := &entry.PolicyDelete{Vhost: vhost, Name: name, Operator: operator}
+	return n.control(ctx, vhost, cmd, func(m *core.Machine) bool {
+		_, there := policyOf(m, operator, vhost, name)
+		return !there
+	})
+}
+
+func policyOf(m *core.Machine, operator bool, vhost, name string) (core.PolicyInfo, bool) {
+	list := m.Policies(vhost)
+	i := slices.IndexFunc(list, func(p core.PolicyInfo) bool { return p.Name == name && p.Operator == operator })
+	if i < 0 {
+		return core.PolicyInfo{}, false
+	}
+	return list[i], true
+}
+
+// The limits of a vhost, by RabbitMQ's names.
+const (
+	limitQueues      = "max-queues"
+	limitConnections = "max-connections"
+)
+
+// VhostLimits lists the limits of vhosts that have any.
+func (n *Node) VhostLimits(vhost string) []api.VhostLimits {
+	list := func(m *core.Machine, vhost string) []core.VhostInfo {
+		return slices.DeleteFunc(m.Vhosts(), func(v core.VhostInfo) bool {
+			return v.Name != vhost || v.MaxQueues < 0 && v.MaxConnections < 0
+		})
+	}
+	return gather(n, vhost, list, func(_ uint64, v core.VhostInfo) api.VhostLimits {
+		row := api.VhostLimits{Vhost: v.Name, Value: map[string]int64{}}
+		if v.MaxQueues >= 0 {
+			row.Value[limitQueues] = v.MaxQueues
+		}
+		if v.MaxConnections >= 0 {
+			row.Value[limitConnections] = v.MaxConnections
+		}
+		return row
+	})
+}
+
+// SetVhostLimit sets one limit of a vhost and leaves the other. Two changes at the same moment, through different nodes, may
+// lose one of them: the caller of that one is told that it did not come.
+func (n *Node) SetVhostLimit(ctx context.Context, vhost, limit string, value int64) error {
+	cmd, there := n.limitsOf(vhost)
+	value = max(value, -1)
+	switch {
+	case !there:
+		return noVhost(vhost)
+	case limit == limitQueues:
+		cmd.MaxQueues = value
+	case limit == limitConnections:
+		cmd.Connections = value
+	default:
+		return fmt.Errorf("unknown limit '%s': there are %s and %s", limit, limitQueues, limitConnections)
+	}
+	return n.control(ctx, vhost, cmd, func(m *core.Machine) bool {
+		now, ok := vhostLimit(m, vhost)
+		return ok && *now == *cmd
+	})
+}
+
+// limitsOf are a vhost's limits as the command that would set them.
+func (n *Node) limitsOf(vhost string) (cmd *entry.VhostLimit, ok bool) {
+	group, ok := n.vhostHome(vhost)
+	if !ok {
+		return nil, false
+	}
+	n.states[group].View(func(m *core.Machine) { cmd, ok = vhostLimit(m, vhost) })
+	return cmd, ok
+}
+
+func vhostLimit(m *core.Machine, vhost string) (*entry.VhostLimit, bool) {
+	list := m.Vhosts()
+	i := slices.IndexFunc(list, func(v core.VhostInfo) bool { return v.Name == vhost })
+	if i < 0 {
+		return nil, false
+	}
+	return &entry.VhostLimit{Vhost: vhost, MaxQueues: list[i].MaxQueues, Connections: list[i].MaxConnections}, true
+}
+
+// encodeTable makes a field table of a JSON object, its keys in order: whole numbers become 64-bit integers, others doubles.
+// Errors name the key that no table holds, or the limit that is exceeded.
+func encodeTable(object map[string]json.RawMessage) ([]byte, error) {
+	values := make(map[string]any, len(object))
+	for key, raw := range object {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		var v any
+		if err := d.Decode(&v); err != nil {
+			return nil, fmt.Errorf("'%s': %w", key, err)
+		}
+		values[key] = v
+	}
+	t, err := tableFrom(values, 1)
+	if err != nil {
+		return nil, err
+	}
+	b := message.AppendTable(nil, t)
+	return b, message.Check(b)
+}
+
+func tableFrom(object map[string]any, depth int) (message.Table, error) {
+	if depth > message.TableDepthMax {
+		return nil, fmt.Errorf("more than %d levels", message.TableDepthMax)
+	}
+	t := make(message.Table, 0, len(object))
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if len(key) > math.MaxUint8 {
+			return nil, fmt.Errorf("a key has %d bytes, at most %d are allowed", len(key), math.MaxUint8)
+		}
+		v, err := fieldFrom(object[key], depth)
+		if err != nil {
+			return nil, fmt.Errorf("'%s': %w", key, err)
+		}
+		t = append(t, message.Field{Key: key, Value: v})
+	}
+	return t, nil
+}
+
+func fieldFrom(v any, depth int) (any, error) {
+	switch v := v.(type) {
+	case map[string]any:
+		return tableFrom(v, depth+1)
+	case []any:
+		if depth >= message.TableDepthMax {
+			return nil, fmt.Errorf("more than %d levels", message.TableDepthMax)
+		}
+		list := make([]any, len(v))
+		for i := range v {
+			var err error
+			if list[i], err = fieldFrom(v[i], depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	case json.Number:
+		return numberFrom(v.String())
+	}
+	return v, nil // string, bool or nil
+}
+
+func numberFrom(text string) (any, error) {
+	if !strings.ContainsAny(text, ".eE") {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, errors.New("a whole number must fit 64 bits")
+		}
+		return n, nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no number that a double holds", text)
+	}
+	return f, nil
+}
+
+var _ admin.Policies = (*Node)(nil)
