@@ -36,7 +36,9 @@ type disk struct {
 	files  map[string]*file       // the newest handle of each name
 }
 
-func newDisk(p *power, mem *vfs.MemFS) *disk { return &disk{mem: mem, power: p, files: map[string]*file{}} }
+func newDisk(p *power, mem *vfs.MemFS) *disk {
+	return &disk{mem: mem, power: p, files: map[string]*file{}}
+}
 
 func isSync(k errorfs.OpKind) bool {
 	return k == errorfs.OpFileSync || k == errorfs.OpFileSyncData || k == errorfs.OpFileSyncTo
