@@ -20,16 +20,16 @@ func (e Forbidden) Error() string { return e.Err.Error() }
 
 // Policies are the vhosts' policies, operator policies and limits, and the verbs that change them. A change that answers nil
 // is applied and shows in the node's listings. Errors: NotFound (no such vhost), Unavailable, or else what is wrong with the
-// change.
+// change. by is who makes it.
 type Policies interface {
 	// Policies lists those of a vhost, of all vhosts with "".
 	Policies(vhost string, operator bool) []api.Policy
-	SetPolicy(ctx context.Context, operator bool, vhost, name string, p api.NewPolicy) error
-	DeletePolicy(ctx context.Context, operator bool, vhost, name string) error
+	SetPolicy(ctx context.Context, by string, operator bool, vhost, name string, p api.NewPolicy) error
+	DeletePolicy(ctx context.Context, by string, operator bool, vhost, name string) error
 	// VhostLimits lists the vhosts that have any, of one vhost or with "" of all.
 	VhostLimits(vhost string) []api.VhostLimits
 	// SetVhostLimit sets max-queues or max-connections; a negative value is no limit.
-	SetVhostLimit(ctx context.Context, vhost, limit string, value int64) error
+	SetVhostLimit(ctx context.Context, by, vhost, limit string, value int64) error
 }
 
 // policyRoutes are those of policies, or with operator of operator policies.
@@ -74,7 +74,7 @@ func (h *Handler) setPolicy(w http.ResponseWriter, r *http.Request, operator boo
 		p.ApplyTo = "all"
 	}
 	there := h.hasPolicy(operator, vhost, r.PathValue("name"))
-	made(w, there, h.o.Policies.SetPolicy(r.Context(), operator, vhost, r.PathValue("name"), p))
+	made(w, there, h.o.Policies.SetPolicy(r.Context(), caller(r).Name, operator, vhost, r.PathValue("name"), p))
 }
 
 func (h *Handler) deletePolicy(w http.ResponseWriter, r *http.Request, operator bool) {
@@ -86,7 +86,7 @@ func (h *Handler) deletePolicy(w http.ResponseWriter, r *http.Request, operator 
 		notFound(w, r)
 		return
 	}
-	made(w, true, h.o.Policies.DeletePolicy(r.Context(), operator, vhost, r.PathValue("name")))
+	made(w, true, h.o.Policies.DeletePolicy(r.Context(), caller(r).Name, operator, vhost, r.PathValue("name")))
 }
 
 func (h *Handler) hasPolicy(operator bool, vhost, name string) bool {
@@ -133,11 +133,11 @@ func (h *Handler) setVhostLimit(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "bad_request", `a limit needs a "value", a whole number`)
 		return
 	}
-	made(w, true, h.o.Policies.SetVhostLimit(r.Context(), vhost, r.PathValue("limit"), *l.Value))
+	made(w, true, h.o.Policies.SetVhostLimit(r.Context(), caller(r).Name, vhost, r.PathValue("limit"), *l.Value))
 }
 
 func (h *Handler) deleteVhostLimit(w http.ResponseWriter, r *http.Request) {
 	if vhost, ok := h.inVhost(w, r); ok {
-		made(w, true, h.o.Policies.SetVhostLimit(r.Context(), vhost, r.PathValue("limit"), -1))
+		made(w, true, h.o.Policies.SetVhostLimit(r.Context(), caller(r).Name, vhost, r.PathValue("limit"), -1))
 	}
 }

@@ -17,16 +17,16 @@ func (f *fake) Policies(_ string, operator bool) []api.Policy {
 	return []api.Policy{{Vhost: "/", Name: "old"}}
 }
 
-func (f *fake) SetPolicy(_ context.Context, operator bool, vhost, name string, p api.NewPolicy) error {
-	return f.called("set %v %s %s: %s %s", operator, vhost, name, *p.Pattern, p.ApplyTo)
+func (f *fake) SetPolicy(_ context.Context, by string, operator bool, vhost, name string, p api.NewPolicy) error {
+	return f.called("%s sets %v %s %s: %s %s", by, operator, vhost, name, *p.Pattern, p.ApplyTo)
 }
 
-func (f *fake) DeletePolicy(_ context.Context, operator bool, vhost, name string) error {
-	return f.called("delete %v %s %s", operator, vhost, name)
+func (f *fake) DeletePolicy(_ context.Context, by string, operator bool, vhost, name string) error {
+	return f.called("%s deletes %v %s %s", by, operator, vhost, name)
 }
 func (f *fake) VhostLimits(string) []api.VhostLimits { return []api.VhostLimits{{Vhost: "/"}} }
-func (f *fake) SetVhostLimit(_ context.Context, vhost, limit string, value int64) error {
-	return f.called("limit %s %s %d", vhost, limit, value)
+func (f *fake) SetVhostLimit(_ context.Context, by, vhost, limit string, value int64) error {
+	return f.called("%s limits %s %s %d", by, vhost, limit, value)
 }
 
 func TestPolicyVerbs(t *testing.T) {
@@ -49,8 +49,8 @@ func TestPolicyVerbs(t *testing.T) {
 		}
 	}
 	want := []string{
-		"set false / new: x all", "set false / old: x all", "set true / old: x all", "delete false / old",
-		"limit / max-queues 5", "limit / max-queues -1",
+		"guest sets false / new: x all", "guest sets false / old: x all", "guest sets true / old: x all", "guest deletes false / old",
+		"guest limits / max-queues 5", "guest limits / max-queues -1",
 	}
 	if !slices.Equal(f.calls, want) {
 		t.Errorf("called %q, want %q", f.calls, want)

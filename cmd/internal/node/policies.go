@@ -14,6 +14,7 @@ import (
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/audit"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
@@ -32,7 +33,7 @@ func (n *Node) Policies(vhost string, operator bool) []api.Policy {
 }
 
 // SetPolicy makes or replaces a policy.
-func (n *Node) SetPolicy(ctx context.Context, operator bool, vhost, name string, p api.NewPolicy) error {
+func (n *Node) SetPolicy(ctx context.Context, by string, operator bool, vhost, name string, p api.NewPolicy) error {
 	definition, err := encodeTable(p.Definition)
 	if err != nil {
 		return fmt.Errorf("definition of policy '%s': %w", name, err)
@@ -43,7 +44,8 @@ func (n *Node) SetPolicy(ctx context.Context, operator bool, vhost, name string,
 	if err := core.CheckPolicy(cmd); err != nil {
 		return err
 	}
-	return n.control(ctx, vhost, cmd, func(m *core.Machine) bool {
+	what := audit.Event{Event: policyEvent("policy_set", operator), By: by, Vhost: vhost, Text: name}
+	return n.recorded(ctx, what, cmd, func(m *core.Machine) bool {
 		p, ok := policyOf(m, operator, vhost, name)
 		return ok && p.Pattern == cmd.Pattern && p.ApplyTo == cmd.ApplyTo && p.Priority == cmd.Priority &&
 			bytes.Equal(p.Definition, definition)
@@ -51,12 +53,29 @@ func (n *Node) SetPolicy(ctx context.Context, operator bool, vhost, name string,
 }
 
 // DeletePolicy removes one; one that is not there is no error.
-func (n *Node) DeletePolicy(ctx context.Context, operator bool, vhost, name string) error {
+func (n *Node) DeletePolicy(ctx context.Context, by string, operator bool, vhost, name string) error {
 	cmd := &entry.PolicyDelete{Vhost: vhost, Name: name, Operator: operator}
-	return n.control(ctx, vhost, cmd, func(m *core.Machine) bool {
+	what := audit.Event{Event: policyEvent("policy_deleted", operator), By: by, Vhost: vhost, Text: name}
+	return n.recorded(ctx, what, cmd, func(m *core.Machine) bool {
 		_, there := policyOf(m, operator, vhost, name)
 		return !there
 	})
+}
+
+func policyEvent(event string, operator bool) string {
+	if operator {
+		return "operator_" + event
+	}
+	return event
+}
+
+// recorded is control with a line in the audit record once the change has come.
+func (n *Node) recorded(ctx context.Context, what audit.Event, cmd entry.Command, shows func(m *core.Machine) bool) error {
+	if err := n.control(ctx, what.Vhost, cmd, shows); err != nil {
+		return err
+	}
+	n.audit.Write(what)
+	return nil
 }
 
 func policyOf(m *core.Machine, operator bool, vhost, name string) (core.PolicyInfo, bool) {
@@ -95,7 +114,7 @@ func (n *Node) VhostLimits(vhost string) []api.VhostLimits {
 
 // SetVhostLimit sets one limit of a vhost and leaves the other. Two changes at the same moment, through different nodes, may
 // lose one of them: the caller of that one is told that it did not come.
-func (n *Node) SetVhostLimit(ctx context.Context, vhost, limit string, value int64) error {
+func (n *Node) SetVhostLimit(ctx context.Context, by, vhost, limit string, value int64) error {
 	cmd, there := n.limitsOf(vhost)
 	value = max(value, -1)
 	switch {
@@ -108,7 +127,8 @@ func (n *Node) SetVhostLimit(ctx context.Context, vhost, limit string, value int
 	default:
 		return fmt.Errorf("unknown limit '%s': there are %s and %s", limit, limitQueues, limitConnections)
 	}
-	return n.control(ctx, vhost, cmd, func(m *core.Machine) bool {
+	what := audit.Event{Event: "vhost_limit", By: by, Vhost: vhost, Text: fmt.Sprintf("%s: %d", limit, value)}
+	return n.recorded(ctx, what, cmd, func(m *core.Machine) bool {
 		now, ok := vhostLimit(m, vhost)
 		return ok && *now == *cmd
 	})

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
+	"github.com/understudy-mq/understudy/cmd/internal/audit"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
@@ -81,6 +84,35 @@ func TestPoliciesAreSetShownAndDeleted(t *testing.T) {
 	})
 }
 
+func TestTheRecordSaysWhoChangedPoliciesAndLimits(t *testing.T) {
+	c := settings(t, 1)
+	n := start(t, c)
+	ready(t, n)
+	talk(t, n, []exchange{
+		{"PUT", "/api/policies/%2F/p", `{"pattern":"","definition":{"max-length":7}}`, 201, ""},
+		{"PUT", "/api/operator-policies/%2F/o", `{"pattern":"","definition":{"max-length":7}}`, 201, ""},
+		{"PUT", "/api/policies/%2F/bad", `{"pattern":"(","definition":{"max-length":7}}`, 400, ""},
+		{"DELETE", "/api/policies/%2F/p", "", 204, ""},
+		{"PUT", "/api/vhost-limits/%2F/max-queues", `{"value":9}`, 204, ""},
+	})
+	stop(t, n)
+	record, err := os.ReadFile(filepath.Join(c.Data, audit.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"event":"policy_set","by":"guest","vhost":"/","text":"p"`, `"event":"operator_policy_set","by":"guest","vhost":"/","text":"o"`,
+		`"event":"policy_deleted","by":"guest","vhost":"/","text":"p"`, `"event":"vhost_limit","by":"guest","vhost":"/","text":"max-queues: 9"`,
+	} {
+		if !strings.Contains(string(record), want) {
+			t.Errorf("no %s in the record:\n%s", want, record)
+		}
+	}
+	if strings.Contains(string(record), "bad") {
+		t.Errorf("what was refused is in the record:\n%s", record)
+	}
+}
+
 func TestPoliciesThatMakeNoSenseAreRefusedWithTheReason(t *testing.T) {
 	n := start(t, settings(t, 1))
 	ready(t, n)
@@ -88,7 +120,7 @@ func TestPoliciesThatMakeNoSenseAreRefusedWithTheReason(t *testing.T) {
 	talk(t, n, []exchange{
 		{"PUT", p, `{"pattern":"(","definition":{"max-length":7}}`, 400, "pattern of policy 'p'"},
 		{"PUT", p, `{"pattern":"","definition":{"max-length":"7"}}`, 400, "invalid 'max-length'"},
-		{"PUT", p, `{"pattern":"","definition":{"max-length":7},"apply-to":"streams"}`, 400, "applies to 'streams'"},
+		{"PUT", p, `{"pattern":"","definition":{"max-length":7},"apply-to":"cables"}`, 400, "applies to 'cables'"},
 		{"PUT", p, `{"pattern":"","definition":{"max-length":18446744073709551616}}`, 400, "must fit 64 bits"},
 		{"PUT", p, `{"pattern":"","definition":{}}`, 400, "at least one key"},
 		{"PUT", p, `{"definition":{"max-length":7}}`, 400, "needs a pattern"},
