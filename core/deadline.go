@@ -27,8 +27,6 @@ type timer struct {
 	owner timed
 }
 
-func (t *timer) timing() *timer { return t }
-
 // before orders by time, and what is due at one time in the same order on every replica.
 func (t *timer) before(o *timer) bool {
 	switch {
