@@ -81,7 +81,9 @@ func checkText(value any, _ message.Table) string {
 	return ""
 }
 
-var policyTargets = []string{"all", "queues", "classic_queues", "quorum_queues", "exchanges"}
+// policyTargets are what a policy may apply to. Those for connections and the vhost, and for streams, are kept for whoever
+// reads them: they match no queue and no exchange.
+var policyTargets = []string{"all", "queues", "classic_queues", "quorum_queues", "exchanges", "streams", "connections", "vhost"}
 
 // CheckPolicy tells what is wrong with a policy, nil for nothing.
 func CheckPolicy(x *entry.PolicySet) error {

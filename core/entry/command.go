@@ -244,8 +244,8 @@ type (
 		MaxQueues, Connections int64
 	}
 	// PolicySet makes or replaces a policy, or with Operator an operator policy. Definition is a field table with
-	// RabbitMQ's keys; ApplyTo is "all", "queues", "classic_queues", "quorum_queues" or "exchanges". core.CheckPolicy tells
-	// what is wrong with one; the machine ignores those.
+	// RabbitMQ's keys; ApplyTo is "all", "queues", "classic_queues", "quorum_queues", "exchanges" or another that
+	// core.CheckPolicy knows. It tells what is wrong with a policy; the machine ignores those.
 	PolicySet struct {
 		Vhost, Name, Pattern, ApplyTo string
 		Priority                      int64
