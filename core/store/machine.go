@@ -5,7 +5,7 @@ import (
 	"github.com/understudy-mq/understudy/core/message"
 )
 
-// machine is what the store needs of *core.Machine; core/api.go says what the methods do.
+// machine is what the store needs of *core.Machine; its docstrings say what the methods do.
 type machine interface {
 	Apply(index uint64, data []byte, fx *core.Effects) error
 	Stamp() int64

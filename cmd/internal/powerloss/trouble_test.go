@@ -290,7 +290,7 @@ func tearTails(ctx context.Context, t *testing.T, seed uint64) (torn int) {
 		mem := img.disks[1]
 		names := segments(t, mem)
 		newest := names[len(names)-1]
-		if number(newest) != number(img.syncing) {
+		if filepath.Base(newest) != img.syncing {
 			continue // what is at the log's end was synced: damage, not a torn write
 		}
 		at := lastByte(t, mem, newest)
@@ -304,12 +304,6 @@ func tearTails(ctx context.Context, t *testing.T, seed uint64) (torn int) {
 		}
 	}
 	return torn
-}
-
-// number is a segment's, whose file may still go by the name of the spare that it was made as.
-func number(file string) string {
-	base := filepath.Base(file)
-	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
 // lastByte is where the last byte of a file that is not 0 lies.
