@@ -56,6 +56,7 @@ type Broker struct {
 	access *auth.Registry
 	denied func(user, vhost, text string)
 	usage  *usage
+	flow   Flow
 	Stats  Stats
 }
 

@@ -17,12 +17,14 @@ const (
 
 // channel is the endpoint's own part of a channel.
 type channel struct {
-	number    uint16
-	state     channelState
-	lastQueue string // the queue declared last, which an empty name stands for
-	replies   replies
-	acked     uint64 // highest tag settled
-	content   assembly
+	number     uint16
+	state      channelState
+	lastQueue  string // the queue declared last, which an empty name stands for
+	replies    replies
+	acked      uint64 // highest tag settled
+	content    assembly
+	transacted bool   // tx.select was sent
+	held       []byte // frames that wait until publishers may go on
 }
 
 func (r *receiver) channel(number uint16) *channel {
@@ -59,6 +61,9 @@ func (r *receiver) channelFrame(f *wire.Frame) *fault {
 	if ch.state == refused || r.shared.failed.has(f.Channel) {
 		return r.refusedChannelFrame(ch, f)
 	}
+	if r.holdBack(ch, f) {
+		return nil
+	}
 	switch f.Type {
 	case wire.FrameMethod:
 		return r.methodFrame(ch, f.Payload)
@@ -92,7 +97,7 @@ func (r *receiver) closedChannelFrame(f *wire.Frame) *fault {
 	ch := r.channel(f.Channel)
 	r.shared.failed.remove(f.Channel)
 	r.shared.gone.remove(f.Channel)
-	ch.state, ch.lastQueue, ch.replies = open, "", replies{}
+	ch.state, ch.lastQueue, ch.replies, ch.transacted = open, "", replies{}, false
 	r.shared.open.Add(1)
 	r.do(&entry.ChannelOpen{Ref: entry.Ref{Channel: f.Channel}})
 	return nil
@@ -120,6 +125,7 @@ func (r *receiver) refusedChannelFrame(ch *channel, f *wire.Frame) *fault {
 
 func (r *receiver) shut(ch *channel) {
 	r.content.drop(&ch.content)
+	r.letGo(ch)
 	r.shared.failed.remove(ch.number)
 	r.shared.gone.add(ch.number)
 	ch.state, ch.lastQueue, ch.acked = closed, "", 0
@@ -191,6 +197,7 @@ func (r *receiver) method(ch *channel, m wire.Method) *fault {
 	case *wire.AccessRequest:
 		r.out.notify(ch.number, &wire.AccessRequestOk{Ticket: 1})
 	case *wire.TxSelect:
+		ch.transacted = true
 		r.do(&entry.TxSelect{Ref: ref})
 	case *wire.TxCommit:
 		r.do(&entry.TxCommit{Ref: ref})

@@ -36,6 +36,9 @@ type Options struct {
 	// Authenticate checks a login from peer and answers the user's name.
 	Authenticate func(user, password string, peer net.Addr) (name string, err error)
 
+	// Flow says when publishers have to wait; nil is never.
+	Flow *session.Flow
+
 	MaxMessageBytes  uint64        // 16 MiB
 	AssemblyBytes    uint64        // received bytes of unfinished messages per connection; 4 x MaxMessageBytes
 	ChannelMax       uint16        // 2047
@@ -66,6 +69,9 @@ func (o *Options) EnsureDefaults() {
 	defaults(&o.LoginDelay, 500*time.Millisecond)
 	defaults(&o.Product, "Understudy")
 	defaults(&o.Platform, "Go")
+	if o.Flow == nil {
+		o.Flow = &session.Flow{}
+	}
 	if o.ClusterName == nil {
 		o.ClusterName = func() string { return "understudy" }
 	}

@@ -52,6 +52,7 @@ type shared struct {
 	delivered    atomic.Uint64 // deliveries sent that the client is to settle
 	cancelNotify atomic.Bool   // the client declared consumer_cancel_notify
 	closing      atomic.Bool   // the sender has sent connection.close
+	blocked      atomic.Bool   // publishes are held back
 }
 
 func newShared(channelMax uint16) *shared {
@@ -85,6 +86,7 @@ type receiver struct {
 	settles  settlement
 	patience patience
 	content  budget
+	hold     hold
 	record   message.Record // scratch: a local one would escape
 	publish  wire.BasicPublish
 }
@@ -231,6 +233,10 @@ func (r *receiver) connectionFrame(f *wire.Frame) *fault {
 	}
 	switch m := m.(type) {
 	case *wire.ConnectionClose:
+		if r.hold.bytes > 0 {
+			r.hold.closing = m
+			return nil
+		}
 		r.closedByClient(m)
 	case *wire.ConnectionUpdateSecret:
 		r.out.notify(0, &wire.ConnectionUpdateSecretOk{})
