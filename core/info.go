@@ -91,13 +91,14 @@ type ConsumerInfo struct {
 type NodeInfo struct {
 	Node, Incarnation, Nonce, Seq uint64
 	Up                            bool
+	Alarms                        uint8 // of the newest NodeAlarm
 }
 
 // Nodes lists every node ever registered in the group, by id.
 func (m *Machine) Nodes() []NodeInfo {
 	list := make([]NodeInfo, 0, len(m.nodes))
 	for _, n := range m.nodes {
-		list = append(list, NodeInfo{Node: n.Node, Incarnation: n.Incarnation, Nonce: n.Nonce, Seq: n.Seq, Up: n.Up})
+		list = append(list, NodeInfo{Node: n.Node, Incarnation: n.Incarnation, Nonce: n.Nonce, Seq: n.Seq, Up: n.Up, Alarms: n.Alarms})
 	}
 	return list
 }

@@ -162,7 +162,7 @@ func (c *Conn) read() error {
 func (c *Conn) burst() {
 	for {
 		if err := c.recv.flush(); err != nil {
-			c.shared.closing.Store(true) // the session is gone; Closed tells the client why
+			c.Close("node takes nothing now: " + err.Error()) // where the session is gone, it may have told why before
 		}
 		if c.recv.phase >= closing || c.shared.closing.Load() {
 			c.expire()

@@ -320,6 +320,8 @@ func maker(k Kind) func() Command {
 		return makers[k]
 	case KindUserPut <= k && k < kindAccessEnd:
 		return accessMakers[k-KindUserPut]
+	case KindNodeAlarm <= k && k < kindNodesEnd:
+		return nodeMakers[k-KindNodeAlarm]
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ func (h *Handler) stateRoutes() router {
 		{"POST", "/api/cluster/transfer-leader", h.administrators(h.transferLeader)},
 		{"GET", "/api/groups", h.monitors(h.groups)},
 		{"GET", "/api/health/checks/alarms", h.checkAlarms},
-		{"GET", "/api/health/checks/local-alarms", h.checkAlarms},
+		{"GET", "/api/health/checks/local-alarms", h.checkLocalAlarms},
 		{"GET", "/api/health/checks/virtual-hosts", h.checkGroups},
 		{"GET", "/api/health/checks/ready-to-serve-clients", h.ready},
 		{"GET", "/api/health/checks/is-in-service", h.ready},

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 )
@@ -43,7 +44,10 @@ func (h *Handler) nodeRows() []api.Node {
 	c := h.o.Cluster.Cluster()
 	rows := make([]api.Node, 0, len(c.Members))
 	for _, m := range c.Members {
-		n := api.Node{Name: NodeName(m.ID), Type: "disc", Running: m.Running}
+		n := api.Node{
+			Name: NodeName(m.ID), Type: "disc", Running: m.Running,
+			MemAlarm: slices.Contains(m.Alarms, "memory"), DiskFreeAlarm: slices.Contains(m.Alarms, "disk"),
+		}
 		if m.ID == c.Node {
 			n.Running, n.OSPid, n.Procs = true, strconv.Itoa(os.Getpid()), runtime.NumCPU()
 		}
@@ -137,10 +141,30 @@ func health(w http.ResponseWriter, reason string) {
 	answer(w, http.StatusServiceUnavailable, api.Health{Status: "failed", Reason: reason})
 }
 
-// checkAlarms fails if the disk is full, or as checkGroups does.
+// checkAlarms fails while a node is short of memory or disk, or as checkGroups does.
 func (h *Handler) checkAlarms(w http.ResponseWriter, r *http.Request) {
-	if why := h.o.Cluster.Cluster().ReadOnly; why != "" {
-		health(w, why)
+	h.alarms(w, r, func(api.Member, api.Cluster) bool { return true })
+}
+
+// checkLocalAlarms is checkAlarms for the answering node alone.
+func (h *Handler) checkLocalAlarms(w http.ResponseWriter, r *http.Request) {
+	h.alarms(w, r, func(m api.Member, c api.Cluster) bool { return m.ID == c.Node })
+}
+
+func (h *Handler) alarms(w http.ResponseWriter, r *http.Request, counts func(api.Member, api.Cluster) bool) {
+	c := h.o.Cluster.Cluster()
+	if c.ReadOnly != "" {
+		health(w, c.ReadOnly)
+		return
+	}
+	var on []string
+	for _, m := range c.Members {
+		if len(m.Alarms) > 0 && counts(m, c) {
+			on = append(on, NodeName(m.ID)+": "+strings.Join(m.Alarms, ", "))
+		}
+	}
+	if len(on) > 0 {
+		health(w, "alarms in effect: "+strings.Join(on, "; "))
 		return
 	}
 	h.checkGroups(w, r)

@@ -71,6 +71,9 @@ type Node struct {
 	FDUsed  int    `json:"fd_used,omitempty"`    // open file descriptors
 	MemUsed int64  `json:"mem_used,omitempty"`   // resident bytes
 	Procs   int    `json:"processors,omitempty"` // CPUs
+	// What it is short of.
+	MemAlarm      bool `json:"mem_alarm"`
+	DiskFreeAlarm bool `json:"disk_free_alarm"`
 }
 
 // Vhost is one row of /api/vhosts.
@@ -204,6 +207,8 @@ type Member struct {
 	Leads   []uint64 `json:"leads"` // groups
 	// Running: registered and not given up by the system group's leader.
 	Running bool `json:"running"`
+	// Alarms: what it is short of, memory or disk.
+	Alarms []string `json:"alarms"`
 }
 
 // NewMember is the body of POST /api/cluster/members.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/understudy-mq/understudy/cmd/internal/alarm"
 )
 
 // GroupsMax bounds the data groups of a cluster.
@@ -42,6 +44,8 @@ type Config struct {
 	DefaultPass string `koanf:"default-pass" yaml:"default-pass"`
 
 	MaxMessageBytes int64   `koanf:"max-message-bytes" yaml:"max-message-bytes"`
+	MemoryHigh      float64 `koanf:"memory-high" yaml:"memory-high"`     // share; 0 is off
+	DiskFreeMin     string  `koanf:"disk-free-min" yaml:"disk-free-min"` // alarm.ParseFloors
 	DrainSeconds    float64 `koanf:"drain-seconds" yaml:"drain-seconds"`
 
 	LogLevel  string `koanf:"log-level" yaml:"log-level"`
@@ -60,6 +64,8 @@ func Default() Config {
 		DefaultUser:     "guest",
 		DefaultPass:     "guest",
 		MaxMessageBytes: 16 << 20,
+		MemoryHigh:      0.6,
+		DiskFreeMin:     "1GiB,5%",
 		DrainSeconds:    10,
 		LogLevel:        "info",
 		LogFormat:       "text",
@@ -87,6 +93,8 @@ func Flags(f *pflag.FlagSet) {
 	f.String("default-user", d.DefaultUser, "the user that clients log in as, an administrator; guest may connect from loopback only")
 	f.String("default-pass", d.DefaultPass, "password of --default-user")
 	f.Int64("max-message-bytes", d.MaxMessageBytes, "largest message body taken, in bytes (at most 134217728)")
+	f.Float64("memory-high", d.MemoryHigh, "share of the machine's or control group's memory from which publishers have to wait (0: no limit)")
+	f.String("disk-free-min", d.DiskFreeMin, "free disk space below which publishers have to wait: sizes and percentages of the disk, of which the lowest counts (0: no limit)")
 	f.Float64("drain-seconds", d.DrainSeconds, "how long a node that was told to stop may take to hand over")
 	f.String("log-level", d.LogLevel, "debug, info, warn or error")
 	f.String("log-format", d.LogFormat, "text or json, on standard error")
@@ -103,6 +111,12 @@ func (c Config) YAML() ([]byte, error) {
 
 // Drain is how long a drain may take.
 func (c Config) Drain() time.Duration { return time.Duration(c.DrainSeconds * float64(time.Second)) }
+
+// Alarms are the limits of memory and disk.
+func (c Config) Alarms() alarm.Limits {
+	floors, _ := alarm.ParseFloors(c.DiskFreeMin) // Validate has looked
+	return alarm.Limits{MemoryHigh: c.MemoryHigh, DiskFree: floors}
+}
 
 // JoinURLs is --join as a list.
 func (c Config) JoinURLs() []string { return list(c.Join) }

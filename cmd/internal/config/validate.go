@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+
+	"github.com/understudy-mq/understudy/cmd/internal/alarm"
 )
 
 // Faults is everything that is wrong with a configuration.
@@ -135,6 +137,12 @@ func (c Config) checkTLS(f *Faults) {
 func (c Config) checkLimits(f *Faults) {
 	if c.MaxMessageBytes < 1 || c.MaxMessageBytes > MessageBytesMax {
 		f.add("max-message-bytes", "%d is not from 1 to %d", c.MaxMessageBytes, int64(MessageBytesMax))
+	}
+	if !(c.MemoryHigh >= 0 && c.MemoryHigh <= 1) {
+		f.add("memory-high", "%v is not from 0 to 1", c.MemoryHigh)
+	}
+	if _, err := alarm.ParseFloors(c.DiskFreeMin); err != nil {
+		f.add("disk-free-min", "%v", err)
 	}
 	if c.DrainSeconds < 0 || c.DrainSeconds > 3600 {
 		f.add("drain-seconds", "%v is not from 0 to 3600", c.DrainSeconds)

@@ -32,6 +32,7 @@ func (n *Node) openClients() error {
 			Attach:          n.attach,
 			Authenticate:    n.clientLogin,
 			MaxMessageBytes: uint64(n.cfg.MaxMessageBytes),
+			Flow:            n.broker.Flow(),
 			Version:         n.o.Version,
 			ClusterName:     n.ClusterID,
 		},

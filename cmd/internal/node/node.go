@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/understudy-mq/understudy/amqp"
+	"github.com/understudy-mq/understudy/cmd/internal/alarm"
 	"github.com/understudy-mq/understudy/cmd/internal/audit"
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
@@ -40,6 +41,8 @@ type Options struct {
 	Config  config.Config
 	Version string
 	Logger  *slog.Logger
+	// Gauges show what memory and disk there is; nil is the system's.
+	Gauges alarm.Gauges
 	// Fatal ends the process: a failed fsync and the like.
 	Fatal func(error)
 }
@@ -63,6 +66,7 @@ type Node struct {
 	clients   *amqp.Server
 	clientTLS *tls.Config
 	accounts  *accounts
+	alarms    *alarms
 	audit     *audit.Log
 	logins    *auth.Authenticator
 	admin     *http.Server
@@ -154,6 +158,7 @@ func newNode(o Options, folder *Folder) *Node {
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
 		registered: registrations{in: map[uint64]bool{}},
 		accounts:   people,
+		alarms:     newAlarms(o),
 		logins:     auth.New(auth.Options{Users: people.registry}),
 	}
 }
@@ -183,6 +188,7 @@ func (n *Node) start(ctx context.Context) error {
 		return errors.Join(err, n.raft.Stop(ctx))
 	}
 	n.background.Go(func() { n.accounts.watch(work) })
+	n.background.Go(func() { n.watchAlarms(work) })
 	n.background.Go(func() { n.form(work) })
 	return nil
 }

@@ -23,6 +23,7 @@ type reading struct {
 	messages Messages
 	totals   Totals
 	log      Log
+	alarms   Alarms
 }
 
 type groupRow struct {
@@ -61,7 +62,7 @@ func newCollector(id Identity, s Sources) *collector {
 	c.build = prometheus.NewDesc("rabbitmq_build_info", "Versions.",
 		[]string{"rabbitmq_version", "product_name", "product_version"}, nil)
 	c.ready = prometheus.NewDesc("understudy_ready", "1 if clients are served.", nil, nil)
-	c.rows = slices.Concat(totalRows(), messageRows(), logRows())
+	c.rows = slices.Concat(totalRows(), messageRows(), logRows(), alarmRows())
 	c.groups = groupRows()
 	c.process = c.processRows()
 	return c
@@ -89,7 +90,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.identity, prometheus.GaugeValue, 1, c.id.Node, cluster, "prometheus")
 	ch <- prometheus.MustNewConstMetric(c.build, prometheus.GaugeValue, 1, c.id.RabbitMQ, "Understudy", c.id.Version)
 	ch <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, truth(c.sources.Ready()))
-	now := reading{c.sources.Messages(), c.sources.Totals(), c.sources.Log()}
+	now := reading{c.sources.Messages(), c.sources.Totals(), c.sources.Log(), c.sources.Alarms()}
 	for _, r := range c.rows {
 		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(&now))
 	}

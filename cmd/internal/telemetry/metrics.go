@@ -50,6 +50,7 @@ type Sources struct {
 	Totals    func() Totals
 	Groups    func() []Group
 	Log       func() Log
+	Alarms    func() Alarms
 	ClusterID func() string
 	Ready     func() bool
 }
