@@ -26,17 +26,16 @@ func (h *hold) full() bool { return h.bytes > 0 && (h.crowded || h.bytes > heldB
 
 // holdBack keeps a frame of an open channel back, if it has to wait.
 func (r *receiver) holdBack(ch *channel, f *wire.Frame) bool {
-	id := frameMethod(f)
 	if len(ch.held) == 0 {
 		reason, blocked := r.opts.Flow.Blocked()
-		if !blocked || id != wire.IDBasicPublish || ch.content.state != idle {
+		if !blocked || frameMethod(f) != wire.IDBasicPublish || ch.content.state != idle {
 			return false
 		}
 		if !slices.Contains(r.hold.channels, ch) {
 			r.hold.channels = append(r.hold.channels, ch)
 		}
 		r.tellBlocked(reason)
-	} else if !ch.transacted && (id == wire.IDBasicAck || id == wire.IDBasicNack || id == wire.IDBasicReject) {
+	} else if !ch.transacted && settles(frameMethod(f)) {
 		return false
 	}
 	before := len(ch.held)
@@ -44,6 +43,10 @@ func (r *receiver) holdBack(ch *channel, f *wire.Frame) bool {
 	r.hold.bytes += len(ch.held) - before
 	r.hold.crowded = !r.opts.Flow.Hold(len(ch.held) - before)
 	return true
+}
+
+func settles(id wire.ID) bool {
+	return id == wire.IDBasicAck || id == wire.IDBasicNack || id == wire.IDBasicReject
 }
 
 func (r *receiver) tellBlocked(reason string) {
