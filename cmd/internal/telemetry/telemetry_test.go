@@ -38,7 +38,7 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 		Groups: func() []Group {
 			return []Group{{Group: 2, Leader: 3, Term: 4, Commit: 5, Applied: 6, Last: 7, First: 8, Leads: true, Stopped: true}}
 		},
-		Log:       func() Log { return Log{Bytes: 21, Writes: 22, Syncs: 23, Segments: 24, SegmentBytes: 25} },
+		Log: func() Log { return Log{Bytes: 21, Writes: 22, Syncs: 23, Segments: 24, SegmentBytes: 25} },
 		Alarms: func() Alarms {
 			return Alarms{Memory: true, PublishersWait: true, MemoryLimitBytes: 26, DiskLimitBytes: 27}
 		},
