@@ -18,23 +18,23 @@ func (m *Machine) applySettle(x *entry.Settle) {
 		if last == 0 {
 			last = h.LastTag
 		} else if !h.unsettled(last) {
-			m.refuseTag(h, last)
+			m.refuseSettle(h, x, fmt.Sprintf("unknown delivery tag %d", last))
 			return
 		}
 	} else {
 		last = max(first, last)
 		for tag := first; tag <= last; tag++ {
 			if !h.unsettled(tag) {
-				m.refuseTag(h, tag)
+				m.refuseSettle(h, x, fmt.Sprintf("unknown delivery tag %d", tag))
 				return
 			}
 		}
 	}
 	if h.Tx {
-		m.settleLater(h, first, last, x.Outcome)
+		m.settleLater(h, first, last, x)
 		return
 	}
-	m.settleRange(h, first, last, x.Outcome)
+	m.settleRange(h, first, last, x.Outcome.Fate())
 }
 
 // settleRange settles what the client may settle of a range of tags.
@@ -51,8 +51,12 @@ func (m *Machine) settleRange(h *channel, first, last uint64, outcome entry.Outc
 	}
 }
 
-func (m *Machine) refuseTag(h *channel, tag uint64) {
-	m.refuse(h, entry.KindSettle, CodePreconditionFailed, fmt.Sprintf("unknown delivery tag %d", tag))
+func (m *Machine) refuseSettle(h *channel, x *entry.Settle, text string) {
+	at := len(m.fx.List)
+	m.refuse(h, entry.KindSettle, CodePreconditionFailed, text)
+	if at < len(m.fx.List) && m.fx.List[at].Kind == EffectRefused { // not where the client is another node's
+		m.fx.List[at].Outcome = x.Outcome
+	}
 }
 
 // unsettled says whether a tag awaits a settlement by the client; no-ack deliveries do not, nor those that a transaction

@@ -135,9 +135,9 @@ func (m *Machine) gather(h *channel, x *entry.Publish, offset int, marks *marks,
 }
 
 // settleLater marks deliveries for a settlement that waits for its commit.
-func (m *Machine) settleLater(h *channel, first, last uint64, outcome entry.Outcome) {
+func (m *Machine) settleLater(h *channel, first, last uint64, x *entry.Settle) {
 	if len(h.Settled) == txMost {
-		m.refuse(h, entry.KindSettle, CodePreconditionFailed, "transaction is too large")
+		m.refuseSettle(h, x, "transaction is too large")
 		return
 	}
 	for tag := h.flight.Next(first); tag != 0 && tag <= last; tag = h.flight.Next(tag + 1) {
@@ -145,7 +145,7 @@ func (m *Machine) settleLater(h *channel, first, last uint64, outcome entry.Outc
 			m.mark(h, tag, flagGathered, 0)
 		}
 	}
-	h.Settled = append(h.Settled, settled{Outcome: uint8(outcome), First: first, Last: last})
+	h.Settled = append(h.Settled, settled{Outcome: uint8(x.Outcome.Fate()), First: first, Last: last})
 	m.touch(h)
 }
 

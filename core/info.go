@@ -158,6 +158,15 @@ func (m *Machine) Exchanges(vhost string) []ExchangeInfo {
 	return list
 }
 
+// ExchangeType is an exchange's type; false if there is no such exchange.
+func (m *Machine) ExchangeType(vhost, name string) (string, bool) {
+	v := m.vhost[vhost]
+	if v == nil || v.exchange[name] == nil {
+		return "", false
+	}
+	return v.exchange[name].typeName(), true
+}
+
 // Bindings lists a vhost's bindings by source, destination and key.
 func (m *Machine) Bindings(vhost string) []BindingInfo {
 	v := m.vhost[vhost]

@@ -109,6 +109,9 @@ func (s *Session) judgeBinding(to string, b *entry.Binding) string {
 	return s.access.MayTopic(auth.Read, b.Source, b.Key)
 }
 
+// Impersonates says whether the user may publish messages whose user-id is another's, by RabbitMQ's tag for it.
+func (s *Session) Impersonates() bool { return s.access != nil && s.access.Tagged("impersonator") }
+
 // judgePublish judges a publish, and where topic permissions narrow it the keys in CC and BCC too.
 func (s *Session) judgePublish(rec *message.Record) string {
 	text, topics := s.access.MayPublish(rec.Exchange, rec.RoutingKey)

@@ -168,9 +168,9 @@ func (r *receiver) method(ch *channel, m wire.Method) *fault {
 	ref := entry.Ref{Channel: ch.number}
 	switch m := m.(type) {
 	case *wire.BasicNack:
-		r.settle(ch, outcome(m.Requeue, entry.Released), m.Multiple, m.DeliveryTag)
+		r.settle(ch, outcome(m.Requeue, entry.Released, entry.Rejected|entry.ByNack), m.Multiple, m.DeliveryTag)
 	case *wire.BasicReject:
-		r.settle(ch, outcome(m.Requeue, entry.Modified), false, m.DeliveryTag)
+		r.settle(ch, outcome(m.Requeue, entry.Modified, entry.Rejected), false, m.DeliveryTag)
 	case *wire.BasicQos:
 		return r.qos(ref, m)
 	case *wire.BasicRecover:
@@ -214,11 +214,11 @@ func (r *receiver) settle(ch *channel, o entry.Outcome, multiple bool, tag uint6
 	r.settles.add(r.session, ch.number, o, multiple, tag)
 }
 
-func outcome(requeue bool, requeued entry.Outcome) entry.Outcome {
+func outcome(requeue bool, requeued, discarded entry.Outcome) entry.Outcome {
 	if requeue {
 		return requeued
 	}
-	return entry.Rejected
+	return discarded
 }
 
 func (r *receiver) qos(ref entry.Ref, m *wire.BasicQos) *fault {

@@ -2,6 +2,8 @@ package v091
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"log/slog"
@@ -11,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/understudy-mq/understudy/amqp/sasl"
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/session"
@@ -338,11 +341,28 @@ func (c *Conn) attached() Session {
 
 var errLogin = errors.New("malformed login")
 
+// certificate is what the client has proved to be its own, nil for none.
+func (c *Conn) certificate() *x509.Certificate {
+	secured, ok := c.nc.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok {
+		return nil
+	}
+	chains := secured.ConnectionState().VerifiedChains
+	if len(chains) == 0 {
+		return nil
+	}
+	return chains[0][0]
+}
+
+func (c *Conn) certified() bool { return c.opts.Certified != nil && c.certificate() != nil }
+
 // login answers refusals after a fixed delay, whatever was wrong.
-func (c *Conn) login(user, password string) (string, error) {
+func (c *Conn) login(with sasl.Credentials) (string, error) {
 	name, err := "", errLogin
-	if user != "" {
-		name, err = c.opts.Authenticate(user, password, c.nc.RemoteAddr())
+	if with.External {
+		name, err = c.opts.Certified(c.certificate(), c.nc.RemoteAddr())
+	} else if with.User != "" {
+		name, err = c.opts.Authenticate(with.User, with.Password, c.nc.RemoteAddr())
 	}
 	if err != nil {
 		delay := time.NewTimer(c.opts.LoginDelay)

@@ -70,8 +70,8 @@ func TestAClientThatAnnouncedNothingIsHeldBackAndNotTold(t *testing.T) {
 func TestAcknowledgementsGoAheadOfPublishesThatAreHeldBack(t *testing.T) {
 	g := alarmed(t, 1, 2)
 	g.in(published(1, "a"), frame(1, &wire.BasicAck{DeliveryTag: 1}), frame(1, &wire.BasicReject{DeliveryTag: 2}), frame(1, &wire.BasicNack{DeliveryTag: 3}))
-	if got := g.commands(); contains(got, "Settle") != 2 || len(got) != 2 {
-		t.Errorf("on the channel of the publish: %q, want an ack of 1 and the return of 2 to 3", got)
+	if got := g.commands(); contains(got, "Settle") != 3 || len(got) != 3 {
+		t.Errorf("on the channel of the publish: %q, want three settlements", got)
 	}
 	g.in(frame(2, &wire.QueueDelete{Queue: "q"}), frame(2, &wire.BasicConsume{Queue: "p"}))
 	if got := g.commands(); contains(got, "QueueDelete") != 1 || contains(got, "Consume") != 1 {

@@ -3,6 +3,7 @@ package v091
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
 	"log/slog"
 	"net"
@@ -23,6 +24,8 @@ type Session interface {
 	FlushLater() error
 	Written(channel uint16, tag uint64) error
 	Content(*session.Event) (record []byte, parts [][]byte, err error)
+	// Impersonates says whether the user may publish in another's name.
+	Impersonates() bool
 	End()
 	Detach()
 }
@@ -35,6 +38,8 @@ type Options struct {
 	Attach func(context.Context, session.Attach, session.Endpoint) (Session, error)
 	// Authenticate checks a login from peer and answers the user's name.
 	Authenticate func(user, password string, peer net.Addr) (name string, err error)
+	// Certified logs a client in by its certificate, which was found good. Without it EXTERNAL is not offered.
+	Certified func(cert *x509.Certificate, peer net.Addr) (name string, err error)
 
 	// Flow says when publishers have to wait; nil is never.
 	Flow *session.Flow

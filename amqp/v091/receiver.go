@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 
+	"github.com/understudy-mq/understudy/amqp/sasl"
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
@@ -34,8 +35,10 @@ const earlyFrameMax = 8192
 
 // world is what the receiver needs done outside of itself.
 type world interface {
+	// certified says whether the client has shown a certificate that was found good.
+	certified() bool
 	// login checks credentials; it takes its time over a refusal.
-	login(user, password string) (name string, err error)
+	login(sasl.Credentials) (name string, err error)
 	attach(vhost, user string) (Session, error)
 	// tuned tells what was agreed, before the client can know of it.
 	tuned(frameMax uint32, heartbeatSeconds uint16)

@@ -268,7 +268,13 @@ const (
 	Rejected
 	Released
 	Modified
+	// ByNack beside Rejected says that it was 0-9-1's nack and not its reject. The machine tells them apart only where it
+	// refuses the command.
+	ByNack Outcome = 1 << 7
 )
+
+// Fate is the outcome without what says how it was put.
+func (o Outcome) Fate() Outcome { return o &^ ByNack }
 
 func (o *Outcome) code(c *coder) { c.u8((*uint8)(o)) }
 

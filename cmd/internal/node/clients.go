@@ -114,6 +114,18 @@ func (n *Node) clientLogin(user, password string, peer net.Addr) (string, error)
 	return name, err
 }
 
+// isTopic says whether an exchange is a topic exchange, or is not known to this node yet: what is published right behind
+// the exchange's declaration is judged before that is applied.
+func (n *Node) isTopic(vhost, exchange string) bool {
+	group, ok := n.vhostHome(vhost)
+	if !ok {
+		return true
+	}
+	kind, known := "", false
+	n.states[group].View(func(m *core.Machine) { kind, known = m.ExchangeType(vhost, exchange) })
+	return !known || kind == "topic"
+}
+
 // denied takes note of what a client was not allowed.
 func (n *Node) denied(user, vhost, text string) {
 	n.audit.Write(audit.Event{Event: "denied", User: user, Vhost: vhost, Text: text})

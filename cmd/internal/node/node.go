@@ -242,7 +242,7 @@ func (n *Node) openStore() error {
 	}
 	n.broker = session.New(session.Options{
 		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry, Denied: n.denied,
-		Elsewhere: n.heldElsewhere,
+		Elsewhere: n.heldElsewhere, IsTopic: n.isTopic,
 	})
 	a := n.accounts
 	a.state, a.submit, a.changed = n.states[systemGroup].View, n.handle[systemGroup].Submit, n.broker.Reauthorize
