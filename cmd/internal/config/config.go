@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/understudy-mq/understudy/cmd/internal/alarm"
+	"github.com/understudy-mq/understudy/cmd/internal/certs"
 )
 
 // GroupsMax bounds the data groups of a cluster.
@@ -33,12 +34,13 @@ type Config struct {
 	Join    string `koanf:"join" yaml:"join"`       // URL,...; "" is none
 	Groups  int    `koanf:"groups" yaml:"groups"`   // data groups, beside the system group
 
-	TLSCert     string `koanf:"tls-cert" yaml:"tls-cert"`
-	TLSKey      string `koanf:"tls-key" yaml:"tls-key"`
-	TLSCA       string `koanf:"tls-ca" yaml:"tls-ca"`
-	PeerTLSCert string `koanf:"peer-tls-cert" yaml:"peer-tls-cert"`
-	PeerTLSKey  string `koanf:"peer-tls-key" yaml:"peer-tls-key"`
-	PeerTLSCA   string `koanf:"peer-tls-ca" yaml:"peer-tls-ca"`
+	TLSCert      string `koanf:"tls-cert" yaml:"tls-cert"`
+	TLSKey       string `koanf:"tls-key" yaml:"tls-key"`
+	TLSCA        string `koanf:"tls-ca" yaml:"tls-ca"`
+	TLSLoginFrom string `koanf:"tls-login-from" yaml:"tls-login-from"` // certs.CommonName or certs.DistinguishedName
+	PeerTLSCert  string `koanf:"peer-tls-cert" yaml:"peer-tls-cert"`
+	PeerTLSKey   string `koanf:"peer-tls-key" yaml:"peer-tls-key"`
+	PeerTLSCA    string `koanf:"peer-tls-ca" yaml:"peer-tls-ca"`
 
 	DefaultUser string `koanf:"default-user" yaml:"default-user"`
 	DefaultPass string `koanf:"default-pass" yaml:"default-pass"`
@@ -61,6 +63,7 @@ func Default() Config {
 		Admin:           ":15672",
 		Peer:            "127.0.0.1:7400",
 		Groups:          4,
+		TLSLoginFrom:    certs.DistinguishedName,
 		DefaultUser:     "guest",
 		DefaultPass:     "guest",
 		MaxMessageBytes: 16 << 20,
@@ -87,6 +90,7 @@ func Flags(f *pflag.FlagSet) {
 	f.String("tls-cert", d.TLSCert, "certificate for --amqps (PEM; read again when it changes)")
 	f.String("tls-key", d.TLSKey, "key of --tls-cert (PEM)")
 	f.String("tls-ca", d.TLSCA, "authorities by which clients' certificates are checked, if they show one (PEM)")
+	f.String("tls-login-from", d.TLSLoginFrom, "what of a client's certificate is the user's name with EXTERNAL: distinguished_name (as CN=bob,O=org) or common_name")
 	f.String("peer-tls-cert", d.PeerTLSCert, "certificate between nodes (PEM; read again when it changes)")
 	f.String("peer-tls-key", d.PeerTLSKey, "key of --peer-tls-cert (PEM)")
 	f.String("peer-tls-ca", d.PeerTLSCA, "authority by which nodes check each other (PEM)")

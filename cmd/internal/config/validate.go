@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/understudy-mq/understudy/cmd/internal/alarm"
+	"github.com/understudy-mq/understudy/cmd/internal/certs"
 )
 
 // Faults is everything that is wrong with a configuration.
@@ -122,6 +123,9 @@ func (c Config) checkTLS(f *Faults) {
 	}
 	if c.AMQPS == "" && (c.TLSCert != "" || c.TLSKey != "" || c.TLSCA != "") {
 		f.add("tls-cert", "and its key and authority are used by --amqps only, which is off")
+	}
+	if c.TLSLoginFrom != certs.DistinguishedName && c.TLSLoginFrom != certs.CommonName {
+		f.add("tls-login-from", "%q is neither %s nor %s", c.TLSLoginFrom, certs.DistinguishedName, certs.CommonName)
 	}
 	peer := 0
 	for _, s := range []string{c.PeerTLSCert, c.PeerTLSKey, c.PeerTLSCA} {

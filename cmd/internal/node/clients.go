@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"strconv"
@@ -31,6 +32,7 @@ func (n *Node) openClients() error {
 		V091: v091.Options{
 			Attach:          n.attach,
 			Authenticate:    n.clientLogin,
+			Certified:       n.certifiedLogin,
 			MaxMessageBytes: uint64(n.cfg.MaxMessageBytes),
 			Flow:            n.broker.Flow(),
 			Version:         n.o.Version,
@@ -106,12 +108,24 @@ func (n *Node) openAudit() error {
 // clientLogin judges AMQP clients, and takes note.
 func (n *Node) clientLogin(user, password string, peer net.Addr) (string, error) {
 	name, err := amqp.Logins(n.logins)(user, password, peer)
-	e := audit.Event{Event: "login", User: user, Peer: peerText(peer)}
-	if err != nil {
-		e.Event, e.Text = "login_refused", err.Error()
+	n.noteLogin(user, "", peer, err)
+	return name, err
+}
+
+// certifiedLogin judges AMQP clients that show a certificate and ask for EXTERNAL, and takes note.
+func (n *Node) certifiedLogin(cert *x509.Certificate, peer net.Addr) (string, error) {
+	user := certs.UserOf(cert, n.cfg.TLSLoginFrom)
+	name, err := amqp.CertifiedLogin(n.logins, user, peer)
+	n.noteLogin(user, "certificate "+cert.SerialNumber.Text(16), peer, err)
+	return name, err
+}
+
+func (n *Node) noteLogin(user, how string, peer net.Addr, refusal error) {
+	e := audit.Event{Event: "login", User: user, Peer: peerText(peer), Text: how}
+	if refusal != nil {
+		e.Event, e.Text = "login_refused", refusal.Error()
 	}
 	n.audit.Write(e)
-	return name, err
 }
 
 // isTopic says whether an exchange is a topic exchange, or is not known to this node yet: what is published right behind
