@@ -13,7 +13,9 @@ const version = "1.4.4"
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-func client(t *testing.T) programs.Client { return programs.Python(t, "pika-"+version, "pika=="+version) }
+func client(t *testing.T) programs.Client {
+	return programs.Python(t, "pika-"+version, "pika=="+version)
+}
 
 func TestTutorialsWithPika(t *testing.T) { client(t).Tutorials(t, programs.Broker(t)) }
 
