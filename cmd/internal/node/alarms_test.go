@@ -101,7 +101,7 @@ func TestAPublisherWaitsForAnAlarmWhileItsAcksAndOthersGoOn(t *testing.T) {
 	if confirm.Acked() {
 		t.Fatal("what is held back was confirmed")
 	}
-	if c := n.Connections(); c[0].State != "blocked" {
+	if c := n.Connections(t.Context()); c[0].State != "blocked" {
 		t.Errorf("the connection is %s", c[0].State)
 	}
 
@@ -131,10 +131,10 @@ func TestAlarmsAreShown(t *testing.T) {
 	}
 	g.now.Store(&lowOnDisk)
 	shows(http.StatusServiceUnavailable, map[string]string{
-		"/api/health/checks/alarms": "understudy@1: disk", "/api/health/checks/local-alarms": "understudy@1: disk",
+		"/api/health/checks/alarms": `{"node":"understudy@1","resource":"disk"}`, "/api/health/checks/local-alarms": `"resource":"disk"`,
 	})
 	shows(http.StatusOK, map[string]string{
-		"/api/nodes":           `"mem_alarm":false,"disk_free_alarm":true`,
+		"/api/nodes":           `"disk_free_alarm":true`,
 		"/api/cluster/members": `"alarms":["disk"]`,
 		"/metrics":             "rabbitmq_alarms_free_disk_space_watermark 1\n",
 	})

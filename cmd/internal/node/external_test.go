@@ -68,7 +68,7 @@ func TestACertificateLogsItsUserIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	send(t, client, "q", "x")
-	if got := n.Connections(); len(got) != 1 || got[0].User != "CN=alice" {
+	if got := n.Connections(t.Context()); len(got) != 1 || got[0].User != "CN=alice" {
 		t.Errorf("connections %+v", got)
 	}
 
