@@ -320,6 +320,8 @@ func maker(k Kind) func() Command {
 		return makers[k]
 	case KindUserPut <= k && k < kindAccessEnd:
 		return accessMakers[k-KindUserPut]
+	case KindLinkAttach <= k && k < kindLinkEnd:
+		return linkMakers[k-KindLinkAttach]
 	}
 	return nil
 }
