@@ -139,6 +139,9 @@ func (s *Sim) RunStandby(ticks int) error {
 	if err := s.check(); err != nil {
 		return err
 	}
+	if m := s.nodes[s.ids[0]].machine; m.LeaderTerm() == 0 {
+		return errors.New("no leader took office after the promotion")
+	}
 	if got := s.nodes[s.ids[0]].machine.Values(); !slices.Equal(got[:len(s.source.values)], s.source.values) || len(got) == len(s.source.values) {
 		return fmt.Errorf("the promoted cluster has %d values behind its source's %d, or others before", len(got), len(s.source.values))
 	}
