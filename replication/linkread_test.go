@@ -206,3 +206,43 @@ func TestAnExportIsCutWhereItSaysItIs(t *testing.T) {
 		t.Errorf("the log does not go on from the export at entry %d: %+v", e.Index(), r)
 	}
 }
+
+// TestTheLogIsKeptForAStandby: what a standby has not read stays, although nothing else needs it, until the standby is
+// forgotten.
+func TestTheLogIsKeptForAStandby(t *testing.T) {
+	m := options(t, 1)
+	m.opts.SegmentBytes, m.opts.CheckpointBytes, m.opts.LogBytesMax = 64<<10, 16<<10, 64<<10
+	m.start()
+	defer m.stop()
+	<-m.reg
+	m.node.Hold("standby", 0, origin().index)
+	for range 40 {
+		if err := m.group().Submit(simtest.Bytes(10<<10), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.group().Submit(simtest.Settle(), 1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the log is longer because of the hold", func() bool {
+		h := m.node.Holds()
+		return len(h) == 1 && h[0].State == replication.HoldExtended && h[0].Holding && h[0].Held > 300<<10
+	})
+	list, _ := m.readAll(origin())
+	size := 0
+	for _, e := range list {
+		size += len(e.Data)
+	}
+	if size < 400<<10 {
+		t.Errorf("%d bytes of entries are left", size)
+	}
+	m.node.Unhold("standby")
+	eventually(t, "the log is cut", func() bool { return m.group().Status().FirstIndex > 2 })
+	m.node.Hold("standby", 0, origin().index)
+	if h := m.node.Holds(); len(h) != 1 || h[0].State != replication.HoldLost || h[0].Holding {
+		t.Errorf("the standby's next entry is gone: %+v", h)
+	}
+	if r := m.read(origin(), 1000); r.Status != replication.ReadPurged || r.First != m.group().Status().FirstIndex {
+		t.Errorf("a read of what is gone: %+v", r)
+	}
+}
