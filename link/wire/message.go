@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/understudy-mq/understudy/core/entry"
 )
 
 // The routes of the link port.
@@ -24,19 +26,10 @@ const (
 	NameBytesMax  = 128       // a reader's name
 )
 
-// Position is a place in a source's log: the entry Index of Term is the last one that counts, and Hash is the rolling hash
-// of the log up to it.
+// Position is a place in a group's log of the source.
 type Position struct {
-	Group uint64 `json:"group"`
-	Index uint64 `json:"index"`
-	Term  uint64 `json:"term"`
-	Hash  uint64 `json:"hash"`
-}
-
-// Generation tells promotions apart: Number counts them, Cluster (a UUID) breaks the tie of two that counted alike.
-type Generation struct {
-	Number  uint64 `json:"number"`
-	Cluster string `json:"cluster,omitempty"`
+	Group uint64
+	entry.Position
 }
 
 // ReadRequest asks for the entries after a position. It acknowledges everything up to it.
@@ -61,20 +54,22 @@ type Beat struct {
 
 // BeatAnswer is how far the source node is.
 type BeatAnswer struct {
-	Cluster    string      `json:"cluster"`
-	Generation Generation  `json:"generation"`
-	Node       uint64      `json:"node"`
-	Role       string      `json:"role"`
-	Fenced     bool        `json:"fenced"`
-	Groups     []GroupBeat `json:"groups"`
+	Cluster    string           `json:"cluster"`
+	Generation entry.Generation `json:"generation"`
+	Node       uint64           `json:"node"`
+	Role       string           `json:"role"`
+	Fenced     bool             `json:"fenced"`
+	Groups     []GroupBeat      `json:"groups"`
 }
 
-// GroupBeat is a source's group: what its node has applied, and the stamp of it (Unix ms).
+// GroupBeat is a source's group: what its node has applied, and the stamp of it (Unix ms). StaleMillis is how long the node
+// has heard of no leader of the group.
 type GroupBeat struct {
-	Group   uint64 `json:"group"`
-	Applied uint64 `json:"applied"`
-	Term    uint64 `json:"term"`
-	Stamp   int64  `json:"stamp"`
+	Group       uint64 `json:"group"`
+	Applied     uint64 `json:"applied"`
+	Term        uint64 `json:"term"`
+	Stamp       int64  `json:"stamp"`
+	StaleMillis int64  `json:"stale_ms"`
 }
 
 // SeedRequest asks for a snapshot of every group, under the name by which the standby will read.
@@ -85,10 +80,10 @@ type SeedRequest struct {
 
 // Seed is a set of snapshots that a source node keeps ready: one file a group, below PathSeed/ID/GROUP, in ranges.
 type Seed struct {
-	ID         string     `json:"id"`
-	Cluster    string     `json:"cluster"`
-	Generation Generation `json:"generation"`
-	Files      []SeedFile `json:"files"`
+	ID         string           `json:"id"`
+	Cluster    string           `json:"cluster"`
+	Generation entry.Generation `json:"generation"`
+	Files      []SeedFile       `json:"files"`
 }
 
 // SeedFile is one group's snapshot: the position that it stands at, its size and the SHA-256 of its bytes in hexadecimal.
@@ -119,10 +114,10 @@ type DrainAnswer struct {
 
 // Fence tells a former source that another cluster was promoted at these positions of its log.
 type Fence struct {
-	Generation Generation `json:"generation"`
-	Cluster    string     `json:"cluster"` // the source that is to be fenced
-	Cuts       []Position `json:"cuts"`
-	Hosts      []string   `json:"hosts,omitempty"`
+	Generation entry.Generation `json:"generation"`
+	Cluster    string           `json:"cluster"` // the source that is to be fenced
+	Cuts       []Position       `json:"cuts"`
+	Hosts      []string         `json:"hosts,omitempty"`
 }
 
 // FenceAnswer says whether the fence is committed in every group, or why not.

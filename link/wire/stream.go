@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+
+	"github.com/understudy-mq/understudy/core/entry"
 )
 
 // magic begins an answer; its digit is the format's version.
@@ -18,7 +20,6 @@ const FrameBytesMax = 16<<20 + 256
 const (
 	frameHead  = 'h'
 	frameEntry = 'e'
-	framePrint = 'f'
 	frameEnd   = 'z'
 )
 
@@ -44,7 +45,7 @@ func (s Status) String() string {
 type Head struct {
 	Status     Status
 	Cluster    string
-	Generation Generation
+	Generation entry.Generation
 	Node       uint64
 	Applied    uint64 // the newest entry of the group that this node has applied, and its stamp (Unix ms)
 	Stamp      int64
@@ -52,15 +53,11 @@ type Head struct {
 	Term, Hash uint64 // Mismatch: what it has at the position
 }
 
-// Item is one part of a log: an entry, or with Print the fingerprint that the source's state had after the last entry.
+// Item is one entry of a log. Raft's own entries (empty, membership) have no data: they only move the position.
 type Item struct {
-	Index, Term uint64
-	Own         bool   // raft's own entry (empty, membership): it only moves the position
-	Data        []byte // the entry's bytes
-	Hash        uint64 // the rolling hash after it
-
-	Print       bool
-	Fingerprint uint64
+	entry.Position
+	Fingerprint uint64 // of the source's state after the entry, 0 where it is not told
+	Data        []byte
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -90,18 +87,10 @@ func NewWriter(w io.Writer, h Head) *Writer {
 
 // Item writes one item. The data is not kept.
 func (x *Writer) Item(i Item) error {
-	if i.Print {
-		b := binary.AppendUvarint(x.head[:0], i.Index)
-		return x.frame(framePrint, binary.LittleEndian.AppendUint64(b, i.Fingerprint), nil)
-	}
 	b := binary.AppendUvarint(x.head[:0], i.Index)
 	b = binary.AppendUvarint(b, i.Term)
-	own := byte(0)
-	if i.Own {
-		own = 1
-	}
-	b = append(b, own)
 	b = binary.LittleEndian.AppendUint64(b, i.Hash)
+	b = binary.LittleEndian.AppendUint64(b, i.Fingerprint)
 	return x.frame(frameEntry, b, i.Data)
 }
 
@@ -192,17 +181,10 @@ func (x *Reader) Next() (Item, error) {
 	p := parser{b: payload}
 	switch kind {
 	case frameEntry:
-		i := Item{Index: p.uvarint(), Term: p.uvarint()}
-		own := p.octet()
-		i.Own, i.Hash, i.Data = own == 1, p.fixed(), p.b
-		if p.failed || own > 1 {
+		i := Item{Position: entry.Position{Index: p.uvarint(), Term: p.uvarint(), Hash: p.fixed()}, Fingerprint: p.fixed()}
+		i.Data = p.b
+		if p.failed {
 			return Item{}, fmt.Errorf("%w: an entry's head", ErrDamaged)
-		}
-		return i, nil
-	case framePrint:
-		i := Item{Print: true, Index: p.uvarint(), Fingerprint: p.fixed()}
-		if !p.whole() {
-			return Item{}, fmt.Errorf("%w: a fingerprint", ErrDamaged)
 		}
 		return i, nil
 	case frameEnd:

@@ -9,21 +9,23 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/understudy-mq/understudy/core/entry"
 )
 
 func sampleHead() Head {
 	return Head{
-		Status: Entries, Cluster: "a-cluster", Generation: Generation{Number: 3, Cluster: "another"}, Node: 2,
+		Status: Entries, Cluster: "a-cluster", Generation: entry.Generation{Number: 3, Cluster: "another"}, Node: 2,
 		Applied: 9, Stamp: 1700000000123, First: 4, Term: 7, Hash: 1 << 63,
 	}
 }
 
 func sampleItems() []Item {
 	return []Item{
-		{Index: 5, Term: 2, Data: []byte("an entry"), Hash: 11},
-		{Index: 6, Term: 3, Own: true, Data: []byte{}, Hash: 12},
-		{Print: true, Index: 6, Fingerprint: ^uint64(0)},
-		{Index: 7, Term: 3, Data: bytes.Repeat([]byte{7}, 300<<10), Hash: 13},
+		{Position: entry.Position{Index: 5, Term: 2, Hash: 11}, Data: []byte("an entry")},
+		{Position: entry.Position{Index: 6, Term: 3, Hash: 12}, Data: []byte{}},
+		{Position: entry.Position{Index: 7, Term: 3, Hash: 1 << 62}, Data: []byte("x"), Fingerprint: ^uint64(0)},
+		{Position: entry.Position{Index: 8, Term: 3, Hash: 13}, Data: bytes.Repeat([]byte{7}, 300<<10)},
 	}
 }
 
