@@ -43,8 +43,12 @@ func (m *Machine) applyAttach(x *entry.Attach) {
 }
 
 func (m *Machine) refuseAttach(x *entry.Attach, text string) {
+	m.refuseAttachWith(CodeNotAllowed, x, text)
+}
+
+func (m *Machine) refuseAttachWith(code Code, x *entry.Attach, text string) {
 	if m.fx.Node == 0 || m.fx.Node == m.batch.Node {
-		m.fx.List = append(m.fx.List, Effect{Kind: EffectRefused, Command: entry.KindAttach, Code: CodeNotAllowed,
+		m.fx.List = append(m.fx.List, Effect{Kind: EffectRefused, Command: entry.KindAttach, Code: code,
 			Text: text, Request: x.Request, Node: m.batch.Node})
 	}
 }
@@ -88,6 +92,19 @@ func (m *Machine) applyEnd(x *entry.End) {
 	if e := m.emit(s, EffectReply, 0); e != nil {
 		e.Command = entry.KindEnd
 	}
+}
+
+func (m *Machine) applyAnswered(*entry.Answered) {}
+
+func (m *Machine) applySessionClose(x *entry.SessionClose) {
+	s := m.session[x.Session]
+	if s == nil {
+		return
+	}
+	if e := m.emit(s, EffectDetached, 0); e != nil {
+		e.Text = x.Text
+	}
+	m.end(s, entry.Released)
 }
 
 // end ends a session: its channels close, and its exclusive queues go.

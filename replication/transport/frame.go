@@ -29,6 +29,7 @@ const (
 	Expect                        // a leader's word which batch it takes next
 	Request                       // a change asked of a group's leader
 	Response                      // its answer
+	Replay                        // a source's entry for a standby group's leader
 )
 
 // Frame is one unit between nodes. Payload belongs to the transport from Send on. The receiver gets Rest as the end of
