@@ -15,6 +15,7 @@ import (
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/link/source"
 	"github.com/understudy-mq/understudy/link/wire"
+	"github.com/understudy-mq/understudy/replication"
 )
 
 // patience bounds every wait of these tests.
@@ -33,9 +34,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 // history is a log that a source's nodes have in common: a group of one.
 type history struct {
 	mu      sync.Mutex
-	entries []source.Entry   // from index 2 on
-	at      []entry.Position // after each
-	first   uint64           // the first that is kept
+	entries []replication.LinkEntry // from index 2 on
+	first   uint64                  // the first that is kept
 	moved   chan struct{}
 }
 
@@ -45,9 +45,10 @@ func (h *history) add(term uint64, data ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, d := range data {
-		last := h.end()
-		e := source.Entry{Index: last.Index + 1, Term: term, Data: []byte(d)}
-		h.entries, h.at = append(h.entries, e), append(h.at, last.Next(term, e.Data))
+		next := h.end().Next(term, []byte(d))
+		h.entries = append(h.entries, replication.LinkEntry{
+			Index: next.Index, Term: term, Own: d == "", Data: []byte(d), Hash: next.Hash, Fingerprint: next.Hash ^ 7, Printed: true,
+		})
 	}
 	close(h.moved)
 	h.moved = make(chan struct{})
@@ -62,13 +63,16 @@ func (h *history) many(term uint64, n int) {
 	h.add(term, data...)
 }
 
-// end is the newest place; h.mu is held.
-func (h *history) end() entry.Position {
-	if len(h.at) == 0 {
+// at is the place after the entry i of the history, which is a log's entry i+2; h.mu is held.
+func (h *history) at(i int) entry.Position {
+	if i < 0 {
 		return entry.Origin()
 	}
-	return h.at[len(h.at)-1]
+	e := h.entries[i]
+	return entry.Position{Index: e.Index, Term: e.Term, Hash: e.Hash}
 }
+
+func (h *history) end() entry.Position { return h.at(len(h.entries) - 1) }
 
 func (h *history) last() entry.Position {
 	h.mu.Lock()
@@ -83,65 +87,40 @@ func (h *history) purge(first uint64) {
 	h.first = first
 }
 
-// State implements source.Log.
-func (h *history) State() source.State {
+// ReadLink implements source.Log.
+func (h *history) ReadLink(index, term, hash uint64, bytesMax int) (replication.LinkRead, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return source.State{Position: h.end(), Stamp: time.Now().UnixMilli(), Fingerprint: h.end().Hash ^ 7}
-}
-
-// First implements source.Log.
-func (h *history) First() uint64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.first
-}
-
-// Term implements source.Log.
-func (h *history) Term(index uint64) (uint64, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	r := replication.LinkRead{Status: replication.ReadEntries, Applied: h.end().Index, First: h.first}
 	switch {
-	case index+1 < h.first || index > h.end().Index:
-		return 0, false
-	case index == 1:
-		return 1, true
+	case index+1 < h.first:
+		r.Status = replication.ReadPurged
+		return r, nil
+	case index > r.Applied:
+		r.Status = replication.ReadAhead
+		return r, nil
 	}
-	return h.entries[index-2].Term, true
-}
-
-// Read implements source.Log.
-func (h *history) Read(after uint64, bytesMax int) ([]source.Entry, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if after+1 < h.first {
-		return nil, source.ErrPurged
+	if h.at(int(index)-2) != (entry.Position{Index: index, Term: term, Hash: hash}) {
+		r.Status = replication.ReadMismatch
+		return r, nil
 	}
-	var out []source.Entry
-	for _, e := range h.entries[after-1:] {
-		if bytesMax -= len(e.Data); bytesMax < 0 && len(out) > 0 {
+	for _, e := range h.entries[index-1:] {
+		if bytesMax -= len(e.Data); bytesMax < 0 && len(r.Entries) > 0 {
 			break
 		}
-		out = append(out, e)
+		r.Entries = append(r.Entries, e)
 	}
-	return out, nil
+	return r, nil
 }
 
-// Wait implements source.Log.
-func (h *history) Wait(ctx context.Context, after uint64) {
-	for {
-		h.mu.Lock()
-		there, moved := h.end().Index > after, h.moved
-		h.mu.Unlock()
-		if there {
-			return
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return
-		}
-	}
+// Status implements source.Log.
+func (h *history) Status() replication.Status { return replication.Status{Applied: h.last().Index} }
+
+// Changed implements source.Log.
+func (h *history) Changed() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.moved
 }
 
 var _ source.Log = (*history)(nil)

@@ -19,7 +19,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/link/wire"
+	"github.com/understudy-mq/understudy/replication"
 )
 
 const (
@@ -28,24 +30,15 @@ const (
 	seedPatience = 5 * time.Second  // how long a request waits for a snapshot to be ready before it is told to ask again
 )
 
-// Snapshot is a consistent cut of a group, written by WriteTo.
-type Snapshot interface {
-	Position() wire.Position
-	Stamp() int64 // Unix ms
-	io.WriterTo
-	io.Closer
-}
-
-// Cutter makes snapshots of groups.
-type Cutter interface {
-	Cut(ctx context.Context, group uint64) (Snapshot, error)
+// Exporter cuts a snapshot of a group; *replication.Group is one.
+type Exporter interface {
+	Export(ctx context.Context) (*replication.Export, error)
 }
 
 // Seeds are snapshots of the whole cluster that wait for their standbys, as files of this node.
 type Seeds struct {
 	dir    string
-	groups []uint64
-	cut    Cutter
+	groups map[uint64]Exporter
 	logger *slog.Logger
 	now    func() time.Time
 
@@ -63,11 +56,11 @@ type spool struct {
 }
 
 // OpenSeeds makes the place for snapshots at dir; what an earlier process left there goes.
-func OpenSeeds(dir string, groups []uint64, cut Cutter, logger *slog.Logger) (*Seeds, error) {
+func OpenSeeds(dir string, groups map[uint64]Exporter, logger *slog.Logger) (*Seeds, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("link seeds: %w", err)
 	}
-	return &Seeds{dir: dir, groups: groups, cut: cut, logger: logger, now: time.Now, seeds: map[string]*spool{}}, nil
+	return &Seeds{dir: dir, groups: groups, logger: logger, now: time.Now, seeds: map[string]*spool{}}, nil
 }
 
 var errTooManySeeds = errors.New("this node has as many snapshots ready for standbys as it may: try again in 10 minutes, or another node")
@@ -112,7 +105,7 @@ func (s *Seeds) make(p *spool) {
 	if p.err = os.MkdirAll(p.dir, 0o700); p.err != nil {
 		return
 	}
-	for _, g := range s.groups {
+	for _, g := range slices.Sorted(maps.Keys(s.groups)) {
 		f, err := s.write(p, g)
 		if err != nil {
 			p.err = fmt.Errorf("snapshot of group %d: %w", g, err)
@@ -125,7 +118,7 @@ func (s *Seeds) make(p *spool) {
 }
 
 func (s *Seeds) write(p *spool, group uint64) (f wire.SeedFile, err error) {
-	cut, err := s.cut.Cut(context.Background(), group)
+	cut, err := s.groups[group].Export(context.Background())
 	if err != nil {
 		return f, err
 	}
@@ -136,7 +129,8 @@ func (s *Seeds) write(p *spool, group uint64) (f wire.SeedFile, err error) {
 	}
 	sum := sha256.New()
 	f.Bytes, err = cut.WriteTo(io.MultiWriter(out, sum))
-	f.Position, f.Stamp, f.SHA256 = cut.Position(), cut.Stamp(), hex.EncodeToString(sum.Sum(nil))
+	f.Position = wire.Position{Group: group, Position: entry.Position{Index: cut.Index(), Term: cut.Term(), Hash: cut.Hash}}
+	f.Fingerprint, f.SHA256 = cut.Fingerprint, hex.EncodeToString(sum.Sum(nil))
 	return f, errors.Join(err, out.Close())
 }
 
@@ -150,7 +144,7 @@ func (s *Seeds) open(id, group string) (*os.File, error) {
 		}
 		p.used = s.now()
 		g, err := strconv.ParseUint(group, 10, 64)
-		if err != nil || !slices.Contains(s.groups, g) {
+		if err != nil || s.groups[g] == nil {
 			return nil, os.ErrNotExist
 		}
 		return os.Open(filepath.Join(p.dir, strconv.FormatUint(g, 10)))
@@ -202,7 +196,7 @@ func (s *Server) hold(reader, standby string) {
 	s.mu.Unlock()
 	positions := make([]wire.Position, 0, len(s.o.Logs))
 	for _, g := range slices.Sorted(maps.Keys(s.o.Logs)) {
-		at := wire.Position{Group: g, Position: s.o.Logs[g].State().Position}
+		at := wire.Position{Group: g, Position: entry.Position{Index: s.o.Logs[g].Status().Applied}}
 		if known != nil && known.Positions[g].Index > 0 && known.Positions[g].Index < at.Index {
 			at = known.Positions[g]
 		}

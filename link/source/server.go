@@ -1,7 +1,6 @@
 package source
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -10,37 +9,19 @@ import (
 
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/link/wire"
+	"github.com/understudy-mq/understudy/replication"
 )
 
-// State is a group as this node has applied it at one moment.
-type State struct {
-	entry.Position        // the newest entry applied
-	Stamp          int64  // Unix ms
-	Fingerprint    uint64 // of the state after it
-	// Stale is how long this node has heard of no leader of the group, 0 while it does: what others have committed since
-	// it does not know.
-	Stale time.Duration
-}
-
-// Entry is one entry of the log. Raft's own entries (empty, membership) have no data.
-type Entry struct {
-	Index, Term uint64
-	Data        []byte
-}
-
-// Log is a group's log as this node has it. Safe from any goroutine.
+// Log is a group's log as this node has it; *replication.Group is one.
 type Log interface {
-	State() State
-	// First is the first entry that is kept; the term of the one before it is known.
-	First() uint64
-	// Term is the term of an entry from First()-1 on; false for one that is not known any more.
-	Term(index uint64) (uint64, bool)
-	// Read answers applied entries after the entry after, of bytesMax together but one at least. Errors: ErrPurged for
-	// entries that are gone.
-	Read(after uint64, bytesMax int) ([]Entry, error)
-	// Wait returns once an entry after the entry after is applied, or ctx ends.
-	Wait(ctx context.Context, after uint64)
+	// ReadLink reads what this node has applied after a place, at least one entry if there is any.
+	ReadLink(index, term, hash uint64, bytesMax int) (replication.LinkRead, error)
+	Status() replication.Status
+	// Changed is closed when something of Status has changed.
+	Changed() <-chan struct{}
 }
+
+var _ Log = (*replication.Group)(nil)
 
 // Identity is whose log this is.
 type Identity struct {
@@ -77,7 +58,6 @@ type Server struct {
 	o       Options
 	mux     *http.ServeMux
 	buffers sync.Pool
-	known   map[uint64]*known // by group
 
 	mu      sync.Mutex
 	readers map[string]*Reader
@@ -93,10 +73,7 @@ type Reader struct {
 
 // New makes a Server.
 func New(o Options) *Server {
-	s := &Server{o: o, mux: http.NewServeMux(), readers: map[string]*Reader{}, known: map[uint64]*known{}}
-	for g := range o.Logs {
-		s.known[g] = &known{}
-	}
+	s := &Server{o: o, mux: http.NewServeMux(), readers: map[string]*Reader{}}
 	s.buffers.New = func() any { return new(buffer) }
 	s.mux.HandleFunc("POST "+wire.PathRead, s.reading(s.read))
 	s.mux.HandleFunc("POST "+wire.PathBeat, s.reading(s.beat))

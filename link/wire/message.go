@@ -62,13 +62,11 @@ type BeatAnswer struct {
 	Groups     []GroupBeat      `json:"groups"`
 }
 
-// GroupBeat is a source's group: what its node has applied, and the stamp of it (Unix ms). StaleMillis is how long the node
-// has heard of no leader of the group.
+// GroupBeat is a source's group: what its node has applied, and how long the node has heard of no leader of it (what others
+// have committed since it does not know).
 type GroupBeat struct {
 	Group       uint64 `json:"group"`
 	Applied     uint64 `json:"applied"`
-	Term        uint64 `json:"term"`
-	Stamp       int64  `json:"stamp"`
 	StaleMillis int64  `json:"stale_ms"`
 }
 
@@ -88,10 +86,10 @@ type Seed struct {
 
 // SeedFile is one group's snapshot: the position that it stands at, its size and the SHA-256 of its bytes in hexadecimal.
 type SeedFile struct {
-	Position Position `json:"position"`
-	Stamp    int64    `json:"stamp"`
-	Bytes    int64    `json:"bytes"`
-	SHA256   string   `json:"sha256"`
+	Position    Position `json:"position"`
+	Fingerprint uint64   `json:"fingerprint"` // of the state there
+	Bytes       int64    `json:"bytes"`
+	SHA256      string   `json:"sha256"`
 }
 
 // Drain asks a source to take no new publishes and to deliver nothing new, for Millis at most, and then to commit a fence
