@@ -42,17 +42,6 @@ const (
 	silentBefore = 500 * time.Millisecond
 )
 
-// Standing is a group of the standby cluster as this node has applied it.
-type Standing struct {
-	Standby  bool   // the cluster replays a source
-	Leads    bool   // this node leads the group
-	Source   string // the source's UUID, "" until its first entry is there
-	Position entry.Position
-	Stamp    int64  // of the entry there, Unix ms
-	Diverged string // why what the source sent does not fit this state, "" if it does
-	Level    uint64 // the newest format that all members read
-}
-
 // Replica is a group of the standby cluster on this node.
 type Replica interface {
 	Standing() Standing
@@ -94,7 +83,7 @@ var (
 func (f *follower) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := f.replica.Standing()
-		if !now.Standby || !f.toRead(now) {
+		if now.Role != Standby || !f.toRead(now) {
 			f.show(Idle, "")
 			sleep(ctx, idlePause)
 			continue
@@ -315,7 +304,7 @@ func (f *follower) settle(ctx context.Context, a *answer, index uint64) error {
 			f.differs()
 			return halt{errors.New("diverged: " + now.Diverged)}
 		}
-		if !now.Standby || ctx.Err() != nil {
+		if now.Role != Standby || ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if now.Position.Index == at {

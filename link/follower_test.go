@@ -209,7 +209,7 @@ func TestANodeThatDoesNotLeadReadsOnlyWhereTheGroupGetsNowhere(t *testing.T) {
 func TestAClusterThatIsNoStandbyReadsNothingAndTellsNobody(t *testing.T) {
 	h, r := newHistory(), newReplica()
 	h.many(2, 5)
-	r.set(func(s *Standing) { s.Standby = false })
+	r.set(func(s *Standing) { s.Role = Promoted })
 	n := serve(t, h, nil)
 	l := follow(t, r, "", n.address())
 	r2 := newReplica()

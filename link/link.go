@@ -26,7 +26,9 @@ type Options struct {
 	Cluster   func() string // the standby's own UUID
 	Groups    []uint64
 	Replicas  map[uint64]Replica
-	Logger    *slog.Logger
+	// Active says whether the cluster is a standby, or waits to become one.
+	Active func() bool
+	Logger *slog.Logger
 }
 
 // Link is a standby node's side: it follows the source in every group that it is to read for, and tells the source how
@@ -95,29 +97,34 @@ func (l *Link) Run(ctx context.Context) {
 
 // beats tells one source node, again and again, how far the standby is, and learns how far the source is.
 func (l *Link) beats(ctx context.Context, i int) {
-	pause := beatInterval
 	for ctx.Err() == nil {
-		if positions, ok := l.positions(); ok {
-			err := l.beat(ctx, i, positions)
-			if pause = beatInterval; err != nil {
-				pause = 2 * beatInterval
-			}
+		pause := beatInterval
+		if l.o.Active() && l.beat(ctx, i, l.positions()) != nil {
+			pause = 2 * beatInterval
 		}
 		sleep(ctx, pause)
 	}
 }
 
-// positions are the groups' as applied here; false where the cluster is no standby.
-func (l *Link) positions() ([]wire.Position, bool) {
+// positions are the groups' as applied here.
+func (l *Link) positions() []wire.Position {
 	list := make([]wire.Position, 0, len(l.o.Groups))
 	for _, g := range l.o.Groups {
-		s := l.o.Replicas[g].Standing()
-		if !s.Standby {
-			return nil, false
+		if s := l.o.Replicas[g].Standing(); s.Role == Standby {
+			list = append(list, wire.Position{Group: g, Position: s.Position})
 		}
-		list = append(list, wire.Position{Group: g, Position: s.Position})
 	}
-	return list, true
+	return list
+}
+
+// identity is the source's, by the newest word of one of its nodes; false while none has answered.
+func (l *Link) identity() (best SourceNode, ok bool) {
+	for _, n := range l.Sources() {
+		if n.Cluster != "" && n.Answered.After(best.Answered) {
+			best, ok = n, true
+		}
+	}
+	return best, ok
 }
 
 func (l *Link) beat(ctx context.Context, i int, positions []wire.Position) error {

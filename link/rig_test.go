@@ -161,7 +161,7 @@ type replica struct {
 }
 
 func newReplica() *replica {
-	return &replica{s: Standing{Standby: true, Leads: true, Position: entry.Origin()}, moved: make(chan struct{})}
+	return &replica{s: Standing{Role: Standby, Leads: true, Position: entry.Origin()}, moved: make(chan struct{})}
 }
 
 func (r *replica) Standing() Standing {
@@ -278,7 +278,7 @@ func follow(t *testing.T, r *replica, token string, addresses ...string) *Link {
 	t.Helper()
 	l := New(Options{
 		Addresses: addresses, TokenFile: token, Name: func() string { return "reader" }, Cluster: func() string { return standbyID },
-		Groups: []uint64{1}, Replicas: map[uint64]Replica{1: r}, Logger: slog.New(slog.DiscardHandler),
+		Groups: []uint64{1}, Replicas: map[uint64]Replica{1: r}, Active: func() bool { return r.Standing().Role == Standby }, Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
