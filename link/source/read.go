@@ -151,7 +151,7 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
 	a := wire.BeatAnswer{Cluster: id.Cluster, Generation: id.Generation, Node: s.o.Node, Role: id.Role, Fenced: id.Fenced}
 	for g, log := range s.o.Logs {
 		state := log.Status()
-		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: state.Applied, StaleMillis: state.SilentMillis})
+		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: state.Applied, StaleMillis: state.SilentMillis, Leads: state.Leader == s.o.Node})
 	}
 	wire.WriteJSON(w, http.StatusOK, a)
 }

@@ -60,6 +60,7 @@ type Options struct {
 	Accounts    Accounts
 	Policies    Policies
 	Objects     Objects
+	Link        Link
 	Login       Login
 	Ready       func() error // nil: clients are served
 	Metrics     http.Handler
@@ -79,7 +80,7 @@ const bodyBytesMax = 1 << 20
 // New makes a Handler.
 func New(o Options) *Handler {
 	h := &Handler{o: o}
-	secured, open, debug := h.authenticated(append(h.apiRoutes(), h.accountRoutes()...)), h.openRoutes(), loopbackOnly(profiles())
+	secured, open, debug := h.authenticated(slices.Concat(h.apiRoutes(), h.accountRoutes(), h.linkRoutes())), h.openRoutes(), loopbackOnly(profiles())
 	h.root = http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.EscapedPath(); {
 		case strings.HasPrefix(path, "/api/"):
