@@ -33,8 +33,8 @@ func (m *Machine) applyLinkPromote(x *entry.LinkPromote) {
 
 // disown detaches every session and forgets the source's nodes.
 func (m *Machine) disown() {
+	m.detachAll("")
 	for _, n := range m.nodes {
-		m.detachNode(n.Node, "")
 		n.gone = true
 		m.touch(n)
 	}
