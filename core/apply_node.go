@@ -52,7 +52,7 @@ func (m *Machine) detachNode(id uint64, reason string) {
 
 // detachAll ends every attachment.
 func (m *Machine) detachAll(reason string) {
-	m.detachWhere(reason, func(*session) bool { return true })
+	m.detachWhere(reason, func(s *session) bool { return s.Node != 0 })
 }
 
 func (m *Machine) detachWhere(reason string, meant func(*session) bool) {
