@@ -81,7 +81,9 @@ func (d *Driver) Apply(data []byte) []core.Effect {
 		d.t.Fatal(err)
 	}
 	d.check()
-	d.standby.Follow(data, d.Machine.Fingerprint())
+	if d.standby.Machine.Link().Role == core.RoleStandby {
+		d.standby.Follow(data, d.Machine.Fingerprint())
+	}
 	return fx.List
 }
 
@@ -139,7 +141,7 @@ func (d *Driver) Restart() {
 	d.Machine = d.Loaded()
 }
 
-// Standby is a standby that has replayed every entry so far, and goes on to.
+// Standby is a standby that has replayed every entry so far, and goes on to until it is promoted.
 func (d *Driver) Standby() *Standby { return d.standby }
 
 // Rows is how many rows the checkpoints so far have left.

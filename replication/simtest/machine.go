@@ -341,6 +341,13 @@ func (m *Machine) RollingHash() (index, hash uint64) {
 	return m.state.Index, m.state.Rolling
 }
 
+// LeaderTerm is the term of the last LeaderUp applied.
+func (m *Machine) LeaderTerm() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.LeaderTerm
+}
+
 // Own counts entries that a standby made of its own will: there must be none.
 func (m *Machine) Own() int {
 	m.mu.Lock()
