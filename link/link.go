@@ -99,7 +99,7 @@ func (l *Link) Run(ctx context.Context) {
 func (l *Link) beats(ctx context.Context, i int) {
 	for ctx.Err() == nil {
 		pause := beatInterval
-		if l.o.Active() && l.beat(ctx, i, l.positions()) != nil {
+		if l.o.Active() && l.o.Cluster() != "" && l.beat(ctx, i, l.positions()) != nil {
 			pause = 2 * beatInterval
 		}
 		sleep(ctx, pause)

@@ -68,7 +68,7 @@ func (n *Node) promotedLately() bool {
 }
 
 // noUsersYet says whether this is a standby to which its source's users have not come: it cannot judge passwords.
-func (n *Node) noUsersYet() bool { return n.standsBy() && !n.hasUsers() }
+func (n *Node) noUsersYet() bool { return n.standsBy() && n.accounts.registry.Generation() == 0 }
 
 // linkChanged reacts to a change of a group's part in the link, in its apply goroutine.
 func (n *Node) linkChanged(e *core.Effect) {
