@@ -40,7 +40,7 @@ func TestAVhostsConfirmsAreAPolicysWord(t *testing.T) {
 		x := confirmPolicy("p", ".*", c.fields...)
 		d.Control(x)
 		got := d.Machine.Confirms()
-		switch refused := c.want == core.Confirm{}; {
+		switch refused := c.want == (core.Confirm{}); {
 		case refused && (core.CheckPolicy(x) == nil || len(got) > 0):
 			t.Errorf("%v was taken: %+v", c.fields, got)
 		case !refused && (len(got) != 1 || got[0] != c.want):
