@@ -76,7 +76,6 @@ type halt struct{ error }
 
 var (
 	errStalled = errors.New("entries that were handed to the group's leader do not show: it is away, or behind")
-	errBehind  = errors.New("this source node lags behind the others")
 )
 
 // run follows until ctx ends.
