@@ -47,9 +47,18 @@ func (m *Machine) applyNodeDown(x *entry.NodeDown) {
 
 // detachNode ends the attachment of every session that the node holds.
 func (m *Machine) detachNode(id uint64, reason string) {
+	m.detachWhere(reason, func(s *session) bool { return s.Node == id })
+}
+
+// detachAll ends every attachment.
+func (m *Machine) detachAll(reason string) {
+	m.detachWhere(reason, func(s *session) bool { return s.Node != 0 })
+}
+
+func (m *Machine) detachWhere(reason string, meant func(*session) bool) {
 	var held []*session
 	for _, s := range m.sessions {
-		if s.Node == id {
+		if meant(s) {
 			held = append(held, s)
 		}
 	}
@@ -72,7 +81,7 @@ func (m *Machine) applyLeaderUp(x *entry.LeaderUp) {
 }
 
 func (m *Machine) applyClusterInit(x *entry.ClusterInit) {
-	if m.local.ClusterID == x.Former { // both empty: the first
+	if !m.replaying && m.local.ClusterID == x.Former { // both empty: the first
 		m.local.ClusterID = x.ID
 		m.touch(&m.local)
 	}

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
@@ -36,6 +37,12 @@ func (g *Group) publish() {
 	s.Voters, s.Learners = g.members.raft.GetVoters(), g.members.raft.GetLearners()
 	s.Addresses = g.members.addresses
 	s.Role = g.roleName()
+	s.Standby, s.Position = g.standby, g.last.position
+	s.SilentMillis = (time.Duration(g.contact) * g.env.opts.TickInterval).Milliseconds()
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
 	for _, l := range g.last.lanes {
 		if l.incarnation > 0 && !slices.Contains(g.registrations, l.node) {
 			g.registrations = append(g.registrations, l.node)
