@@ -302,7 +302,9 @@ func (m *Machine) serve() {
 	for i := 0; i < len(m.waiting); i++ {
 		q := m.waiting[i]
 		q.waiting = false
-		m.feed(q)
+		if !m.gate.holds() {
+			m.feed(q)
+		}
 		if q.trims {
 			m.trim(q)
 		}
@@ -406,12 +408,12 @@ func (m *Machine) applyGet(x *entry.Get) {
 		return
 	}
 	m.use(q)
-	if tag := h.reget(q); tag != 0 && !x.NoAck {
+	if tag := h.reget(q); tag != 0 && !x.NoAck && !m.gate.holds() {
 		m.sendAgain(h, tag)
 		m.got(h, q, tag, &h.flight.Get(tag).Ref, false)
 		return
 	}
-	if !m.expireHead(q, ^uint64(0)) {
+	if m.gate.holds() || !m.expireHead(q, ^uint64(0)) {
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {
 			e.Command = entry.KindGet
 		}
