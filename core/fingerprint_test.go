@@ -161,6 +161,8 @@ var derived = map[string]string{
 	"queueRow.First":      "from the list, when the row is encoded",
 	"consumer.queue":      "by id",
 	"consumer.channel":    "by session and number",
+	"consumer.owing":      "false between commands",
+	"Machine.owing":       "empty between commands",
 	"consumer.next":       "the ring, from turns",
 	"consumer.previous":   "the ring, from turns",
 	"session.vhost":       "by number",

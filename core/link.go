@@ -346,6 +346,11 @@ func (m *Machine) openGate(g *Gate) {
 	for _, v := range m.vhosts {
 		for _, q := range v.queues {
 			m.wait(q)
+			for _, c := range q.consumers {
+				if c.Owed > 0 {
+					m.awaitResend(c)
+				}
+			}
 		}
 	}
 }

@@ -46,7 +46,8 @@ type Machine struct {
 	muted     Gate    // for a standby's own entries
 	nowhere   Effects // of what was replayed
 	batch     entry.Batch
-	waiting   []*queue // to be served at the end of the command
+	waiting   []*queue    // to be served at the end of the command
+	owing     []*consumer // that are owed deliveries and have credit, at the end of the command
 	doomed    []*exchange
 	dueLeft   int    // how much that is due may still be carried out
 	fresh     uint64 // messages behind this number came with the command at hand
@@ -174,7 +175,7 @@ func (m *Machine) applyBatch(b entry.Batch) error {
 		if err != nil {
 			return err
 		}
-		if len(m.waiting) > 0 {
+		if len(m.waiting) > 0 || len(m.owing) > 0 {
 			m.serve()
 		}
 	}
