@@ -56,16 +56,14 @@ func (s *Session) judge(cmd entry.Addressed) string {
 	return s.judgeConsumer(cmd)
 }
 
-// judgeConsumer judges what starts and ends consumers. One is on the list before it is judged: whoever takes a permission
-// away either finds it there, or it is judged by what is left.
+// judgeConsumer judges what starts and ends consumers.
 func (s *Session) judgeConsumer(cmd entry.Addressed) string {
 	switch x := cmd.(type) {
 	case *entry.Consume:
 		if strings.HasPrefix(x.Queue, replyTo) {
 			return ""
 		}
-		s.reading.add(x.Channel, x.Tag, x.Queue)
-		return s.access.May(auth.Read, auth.Queue, x.Queue)
+		return s.reading.admit(x.Channel, x.Tag, x.Queue, func() string { return s.access.May(auth.Read, auth.Queue, x.Queue) })
 	case *entry.Cancel:
 		s.reading.remove(x.Channel, x.Tag)
 	case *entry.ChannelClose:
