@@ -138,6 +138,8 @@ func TestAlarmsAreShown(t *testing.T) {
 		"/api/cluster/members": `"alarms":["disk"]`,
 		"/metrics":             "rabbitmq_alarms_free_disk_space_watermark 1\n",
 	})
+	publish := `{"properties":{},"routing_key":"q","payload":"x","payload_encoding":"string"}`
+	adminCall(t, n, "POST", "/api/exchanges/%2F/amq.default/publish", publish, http.StatusServiceUnavailable)
 	_, metrics := ask(t, n, "/metrics")
 	for _, line := range []string{
 		"rabbitmq_alarms_memory_used_watermark 0\n", `understudy_alarm{alarm="disk"} 1` + "\n", `understudy_alarm{alarm="memory"} 0` + "\n",
@@ -149,6 +151,7 @@ func TestAlarmsAreShown(t *testing.T) {
 	}
 	g.now.Store(&well)
 	shows(http.StatusOK, map[string]string{"/api/health/checks/alarms": `"ok"`, "/api/nodes": `"disk_free_alarm":false`})
+	adminCall(t, n, "POST", "/api/exchanges/%2F/amq.default/publish", publish, http.StatusOK)
 }
 
 // In RabbitMQ any node's alarm stops the publishers of all.
