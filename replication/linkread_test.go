@@ -246,3 +246,31 @@ func TestTheLogIsKeptForAStandby(t *testing.T) {
 		t.Errorf("a read of what is gone: %+v", r)
 	}
 }
+
+func TestEveryNodeHearsHowFarAStandbyIs(t *testing.T) {
+	type word struct {
+		name         string
+		group, index uint64
+	}
+	heard := make([]chan word, 3)
+	ms := cluster(t, 3, func(m *member) {
+		to := make(chan word, 8)
+		heard[m.opts.NodeID-1] = to
+		m.opts.Observer.Covered = func(name string, group, index uint64) { to <- word{name, group, index} }
+	})
+	for _, m := range ms {
+		<-m.reg // connected
+	}
+	want := word{"standby", 0, 77}
+	ms[1].node.Covered(want.name, want.group, want.index)
+	for i, to := range heard {
+		select {
+		case got := <-to:
+			if got != want {
+				t.Errorf("node %d heard %+v, want %+v", i+1, got, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("node %d heard nothing", i+1)
+		}
+	}
+}
