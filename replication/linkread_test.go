@@ -274,3 +274,30 @@ func TestEveryNodeHearsHowFarAStandbyIs(t *testing.T) {
 		}
 	}
 }
+
+// TestAnyNodeOfAStandbyHandsOverWhatItHasRead: the leader proposes what the others forward.
+func TestAnyNodeOfAStandbyHandsOverWhatItHasRead(t *testing.T) {
+	source := options(t, 1)
+	source.start()
+	defer source.stop()
+	<-source.reg
+	source.mustSubmit(0, 200)
+	eventually(t, "applied", func() bool { return source.machine.Count() == 200 })
+	ms := cluster(t, 3, func(m *member) { m.opts.Standby = true })
+	for _, m := range ms {
+		eventually(t, "attached", func() bool {
+			_ = m.group().ControlLocal(simtest.Attach(origin().index))
+			is, _, _ := m.machine.Standing()
+			return is
+		})
+	}
+	leader := leaderOf(ms)
+	follower := ms[leader%3+1]
+	follower.follow(source)
+	for _, m := range ms {
+		eventually(t, "all have it", func() bool { return m.machine.Count() == 200 })
+		if m.machine.Own() > 0 || len(m.reg) > 0 {
+			t.Errorf("node %d: the standby made %d entries of its own; registered %v", m.opts.NodeID, m.machine.Own(), len(m.reg) > 0)
+		}
+	}
+}
