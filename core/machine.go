@@ -27,6 +27,7 @@ type Machine struct {
 	live      liveness
 	timers    timers
 	access    access
+	registry  vhosts
 
 	fingerprint uint64
 	touched     []object // changed in the entry at hand
@@ -215,7 +216,7 @@ func (m *Machine) apply(cmd entry.Command) {
 	case *entry.End:
 		m.applyEnd(x)
 	default:
-		if !m.applyAccess(cmd) {
+		if !m.applyAccess(cmd) && !m.applyVhosts(cmd) {
 			m.applyOnChannel(cmd)
 		}
 	}
