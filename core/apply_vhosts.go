@@ -35,7 +35,7 @@ func (m *Machine) register(row registeredRow) {
 
 func (m *Machine) applyVhostPut(x *entry.VhostPut) {
 	s := &m.registry
-	r := s.byName[x.Name]
+	r, made := s.byName[x.Name], false
 	switch {
 	case x.First && s.Generation > 0 || r == nil && s.byID[x.ID] != nil:
 	case r != nil:
@@ -48,12 +48,16 @@ func (m *Machine) applyVhostPut(x *entry.VhostPut) {
 			group = s.leastLoaded(x.Groups)
 		}
 		m.register(registeredRow{ID: x.ID, Name: x.Name, Group: group, Description: x.Description, Tags: x.Tags, QueueType: x.QueueType})
+		made = true
 		if _, ok := search(m.access.users, x.Owner, "", ""); ok {
 			m.permit(permissionRow{x.Owner, x.Name, ".*", ".*", ".*"})
 			m.changedAccess()
 		}
 	}
 	m.answerAccess(entry.KindVhostPut, x.Request, CodeOK, "")
+	if made {
+		m.fx.List[len(m.fx.List)-1].Count = 1
+	}
 }
 
 func (m *Machine) applyVhostBury(x *entry.VhostBury) {

@@ -139,11 +139,24 @@ func (m *Machine) VhostsGeneration() uint64 { return m.registry.Generation }
 func (m *Machine) RegisteredVhosts() []RegisteredVhost {
 	list := make([]RegisteredVhost, 0, len(m.registry.list))
 	for _, r := range m.registry.list {
-		list = append(list, RegisteredVhost{ID: r.ID, Name: r.Name, Group: r.Group, Description: r.Description,
-			QueueType: r.QueueType, Tags: splitTags(r.Tags), Buried: r.Buried != 0})
+		list = append(list, r.info())
 	}
 	slices.SortFunc(list, func(a, b RegisteredVhost) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	return list
+}
+
+// RegisteredVhost answers the vhost of a name; a tombstone is none.
+func (m *Machine) RegisteredVhost(name string) (RegisteredVhost, bool) {
+	r := m.registry.byName[name]
+	if r == nil {
+		return RegisteredVhost{}, false
+	}
+	return r.info(), true
+}
+
+func (r *registered) info() RegisteredVhost {
+	return RegisteredVhost{ID: r.ID, Name: r.Name, Group: r.Group, Description: r.Description,
+		QueueType: r.QueueType, Tags: splitTags(r.Tags), Buried: r.Buried != 0}
 }
 
 // HeldVhost is a vhost as its data group has it.
@@ -160,8 +173,11 @@ func (m *Machine) HeldVhosts() []HeldVhost {
 	return list
 }
 
-// HoldsVhost says whether this group holds exactly that vhost.
-func (m *Machine) HoldsVhost(x HeldVhost) bool {
-	v := m.vhost[x.Name]
-	return v != nil && v.ID == x.ID && v.QueueType == x.QueueType
+// HeldVhost answers the vhost of an id; one that is being deleted is none.
+func (m *Machine) HeldVhost(id string) (HeldVhost, bool) {
+	v := m.vhostByID(id)
+	if v == nil || v.Deleted {
+		return HeldVhost{}, false
+	}
+	return HeldVhost{ID: v.ID, Name: v.Name, QueueType: v.QueueType}, true
 }

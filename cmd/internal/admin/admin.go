@@ -24,6 +24,8 @@ func (e Unavailable) Error() string { return e.Err.Error() }
 // State lists what the vhosts hold. vhost "" means all.
 type State interface {
 	Vhosts() []api.Vhost
+	VhostNames() []string
+	HasVhost(name string) bool
 	Queues(vhost string) []api.Queue
 	Exchanges(vhost string) []api.Exchange
 	Bindings(vhost string) []api.Binding
@@ -59,6 +61,7 @@ type Options struct {
 	Connections Connections
 	Accounts    Accounts
 	Policies    Policies
+	Vhosts      Vhosts
 	Objects     Objects
 	Login       Login
 	Ready       func() error // nil: clients are served
@@ -110,7 +113,7 @@ func (h *Handler) openRoutes() router {
 }
 
 func (h *Handler) apiRoutes() router {
-	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes())
+	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes(), h.vhostRoutes())
 }
 
 // stateRoutes show what there is, and change the cluster.
@@ -120,8 +123,6 @@ func (h *Handler) stateRoutes() router {
 		{"GET", "/api/nodes", h.monitors(h.nodes)},
 		{"GET", "/api/nodes/{name}", h.monitors(h.node)},
 		{"GET", "/api/whoami", h.whoami},
-		{"GET", "/api/vhosts", h.vhosts},
-		{"GET", "/api/vhosts/{vhost}", h.vhost},
 		{"GET", "/api/queues", h.queues},
 		{"GET", "/api/queues/{vhost}", h.queues},
 		{"GET", "/api/queues/{vhost}/{name}", h.queue},

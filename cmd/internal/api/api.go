@@ -73,12 +73,6 @@ type Node struct {
 	Procs   int    `json:"processors,omitempty"` // CPUs
 }
 
-// Vhost is one row of /api/vhosts.
-type Vhost struct {
-	Name  string `json:"name"`
-	Group uint64 `json:"group"`
-}
-
 // Queue is one row of /api/queues.
 type Queue struct {
 	Name                   string         `json:"name"`
