@@ -219,17 +219,6 @@ func (m *Machine) deleteQueue(q *queue) {
 	m.touch(q)
 }
 
-// clearQueue drops the ready messages.
-func (m *Machine) clearQueue(q *queue) {
-	q.ready.each(func(r ready.Ref) {
-		m.fingerprint -= readyHash(q, &r)
-		m.dispose(q.vhost, q, &r)
-	})
-	q.ready.clear(&m.queuePool)
-	q.bytes, q.bodies = 0, 0
-	m.touch(q)
-}
-
 func (m *Machine) applyQueuePurge(x *entry.QueuePurge) {
 	h := m.channelOf(&x.Ref)
 	if h == nil {

@@ -10,9 +10,10 @@ type bounds struct {
 	consumers  int // per channel
 	copies     int // keys in the CC and BCC headers of a message
 	tombstones int // of deleted vhosts, in the system group
+	clears     int // messages, and queues of deleted vhosts, that an entry lets go of
 }
 
-var ourBounds = bounds{queues: 500_000, bindings: 500_000, consumers: 10_000, copies: 1_000, tombstones: tombstonesMost}
+var ourBounds = bounds{queues: 500_000, bindings: 500_000, consumers: 10_000, copies: 1_000, tombstones: tombstonesMost, clears: 5_000}
 
 // The texts are RabbitMQ's where it has such a limit.
 

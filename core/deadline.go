@@ -112,6 +112,9 @@ func (m *Machine) schedule(o timed) {
 
 // NextDeadline is the stamp (Unix ms) at which a Tick is due, 0 for none.
 func (m *Machine) NextDeadline() int64 {
+	if len(m.draining) > 0 {
+		return 1
+	}
 	if len(m.timers.heap) == 0 {
 		return 0
 	}
@@ -128,4 +131,5 @@ func (m *Machine) applyTick() {
 		m.serve()
 		m.schedule(o)
 	}
+	m.drain()
 }

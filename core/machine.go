@@ -26,6 +26,7 @@ type Machine struct {
 	tagPool   ledger.Pool
 	live      liveness
 	timers    timers
+	draining  []*vhost // deleted, or with remains; by number
 	access    access
 	registry  vhosts
 
@@ -35,15 +36,16 @@ type Machine struct {
 	coder       rowCoder
 
 	// The entry at hand.
-	index   uint64
-	data    []byte
-	fx      *Effects
-	batch   entry.Batch
-	waiting []*queue // to be served at the end of the command
-	doomed  []*exchange
-	dueLeft int    // how much that is due may still be carried out
-	fresh   uint64 // messages behind this number came with the command at hand
-	cascade int    // dead letters of those
+	index     uint64
+	data      []byte
+	fx        *Effects
+	batch     entry.Batch
+	waiting   []*queue // to be served at the end of the command
+	doomed    []*exchange
+	dueLeft   int    // how much that is due may still be carried out
+	clearLeft int    // how much may still be let go of
+	fresh     uint64 // messages behind this number came with the command at hand
+	cascade   int    // dead letters of those
 
 	// Scratch, so that nothing is allocated per message.
 	publish entry.Publish
@@ -105,7 +107,7 @@ func (m *Machine) Apply(index uint64, data []byte, fx *Effects) error {
 	if err != nil {
 		return fmt.Errorf("entry %d of group %d: %w", index, m.group, err)
 	}
-	m.index, m.data, m.fx, m.dueLeft = index, data, fx, dueMost
+	m.index, m.data, m.fx, m.dueLeft, m.clearLeft = index, data, fx, dueMost, m.bounds.clears
 	if r.Stamp > m.header.Stamp {
 		m.header.Stamp = r.Stamp
 		m.touch(&m.header)
