@@ -76,6 +76,19 @@ type SessionInfo struct {
 	InFlight                     int // deliveries, no-ack ones that are not yet written included
 }
 
+// ChannelInfo is an open channel, for listings.
+type ChannelInfo struct {
+	Session          SessionInfo
+	Number           uint16
+	Confirm, Tx      bool
+	Prefetch         uint32 // of new consumers, 0 is no limit
+	GlobalPrefetch   uint32 // of the whole channel, 0 is no limit
+	Unacknowledged   int    // deliveries that await a settlement
+	Consumers        int
+	PendingPublishes int // of a transaction
+	PendingSettles   int // of a transaction
+}
+
 // ConsumerInfo is a consumer, for listings.
 type ConsumerInfo struct {
 	Vhost, Queue, Tag string
@@ -207,12 +220,33 @@ func (m *Machine) Sessions(vhost string) []SessionInfo {
 		if s.vhost.Name != vhost {
 			continue
 		}
-		info := SessionInfo{ID: s.ID, Epoch: s.Epoch, Vhost: vhost, User: s.User, Key: s.Key, Connection: s.Connection,
-			Node: s.Node, Incarnation: s.Incarnation, Channels: len(s.channels)}
-		for _, h := range s.channels {
-			info.InFlight += h.flight.Len()
+		list = append(list, s.info())
+	}
+	return list
+}
+
+func (s *session) info() SessionInfo {
+	info := SessionInfo{ID: s.ID, Epoch: s.Epoch, Vhost: s.vhost.Name, User: s.User, Key: s.Key, Connection: s.Connection,
+		Node: s.Node, Incarnation: s.Incarnation, Channels: len(s.channels)}
+	for _, h := range s.channels {
+		info.InFlight += h.flight.Len()
+	}
+	return info
+}
+
+// Channels lists a vhost's channels, by session and number.
+func (m *Machine) Channels(vhost string) []ChannelInfo {
+	list := []ChannelInfo{}
+	for _, s := range m.sessions {
+		if s.vhost.Name != vhost {
+			continue
 		}
-		list = append(list, info)
+		info := s.info()
+		for _, h := range s.channels {
+			c := ChannelInfo{Session: info, Number: h.Number, Confirm: h.Confirm, Tx: h.Tx, Prefetch: h.Prefetch, GlobalPrefetch: h.Limit,
+				Unacknowledged: h.flight.Len(), Consumers: len(h.consumers), PendingPublishes: len(h.Pending), PendingSettles: len(h.Settled)}
+			list = append(list, c)
+		}
 	}
 	return list
 }

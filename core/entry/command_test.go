@@ -16,7 +16,7 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/commands.golden anew (
 // known are the kinds that there are; the numbers between the ranges are for kinds to come.
 func known() []Kind {
 	var all []Kind
-	for _, r := range [][2]Kind{{KindNone + 1, kindEnd}, {KindUserPut, kindAccessEnd}, {KindVhostPut, kindVhostsEnd}} {
+	for _, r := range [][2]Kind{{KindNone + 1, kindEnd}, {KindUserPut, kindAccessEnd}, {KindAnswered, kindSessionsEnd}, {KindVhostPut, kindVhostsEnd}} {
 		for k := r[0]; k < r[1]; k++ {
 			all = append(all, k)
 		}
@@ -131,7 +131,7 @@ func TestACommandCutAnywhereIsMalformed(t *testing.T) {
 }
 
 func TestUnknownKindIsUnknown(t *testing.T) {
-	for _, k := range []Kind{KindNone, kindEnd, kindAccessEnd, kindVhostsEnd, 255} {
+	for _, k := range []Kind{KindNone, kindEnd, kindAccessEnd, kindSessionsEnd, kindVhostsEnd, 255} {
 		if _, _, err := Next([]byte{byte(k), 0, 0, 0}); !errors.Is(err, ErrUnknown) {
 			t.Errorf("kind %d: %v", k, err)
 		}
