@@ -86,6 +86,7 @@ func (m *Machine) applyQueueDeclare(x *entry.QueueDeclare) {
 	}
 	x.Name = cleanName(x.Name)
 	v := h.session.vhost
+	v.giveType(x)
 	q := v.queueByName[x.Name]
 	var code Code
 	var text string

@@ -5,6 +5,7 @@ import (
 
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/internal/route"
+	"github.com/understudy-mq/understudy/core/message"
 )
 
 // predeclared are the exchanges that every vhost has beside the default one.
@@ -102,6 +103,19 @@ func (m *Machine) applyVhostDelete(x *entry.VhostDelete) {
 		}
 		m.end(s, entry.Released)
 	}
+}
+
+// giveType gives a queue that does not name its type the vhost's, where it can have it: a quorum queue is durable and is
+// no single connection's.
+func (v *vhost) giveType(x *entry.QueueDeclare) {
+	if v.QueueType != queueTypeQuorum || !x.Durable || x.Exclusive || x.AutoDelete {
+		return
+	}
+	table, err := message.ParseTable(x.Arguments)
+	if _, ok := table.Get(argumentQueueType); ok || err != nil {
+		return
+	}
+	x.Arguments = message.AppendTable(nil, append(table, message.Field{Key: argumentQueueType, Value: queueTypeQuorum}))
 }
 
 func (m *Machine) applyVhostLimit(x *entry.VhostLimit) {

@@ -13,7 +13,7 @@ type bounds struct {
 	clears     int // messages, and queues of deleted vhosts, that an entry lets go of
 }
 
-var ourBounds = bounds{queues: 500_000, bindings: 500_000, consumers: 10_000, copies: 1_000, tombstones: tombstonesMost, clears: 5_000}
+var ourBounds = bounds{queues: 500_000, bindings: 500_000, consumers: 10_000, copies: 1_000, tombstones: tombstonesMost, clears: 2_000}
 
 // The texts are RabbitMQ's where it has such a limit.
 

@@ -57,6 +57,9 @@ type checkpoint struct {
 	key []byte
 }
 
+// Changed is how many objects the next Checkpoint is about: it takes time, and memory until then, for each.
+func (m *Machine) Changed() int { return len(m.dirty) }
+
 // Checkpoint reports what has changed since the last call, or since the state was loaded or made: rows to put and rows to
 // delete, to be written in this order in one batch. Slices are valid during the call only. Keys begin with a table octet
 // and are meant to be loaded in order; what a row holds is this package's business.

@@ -13,6 +13,7 @@ type machine interface {
 	Incarnation(node uint64) (incarnation, nonce, seq uint64)
 	Fingerprint() uint64
 
+	Changed() int
 	Checkpoint(put func(key, value []byte), del func(key []byte))
 	Load(key, value []byte) error
 	Loaded() error
