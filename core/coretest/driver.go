@@ -20,6 +20,7 @@ type Driver struct {
 	t       TB
 	Machine *core.Machine
 	replica *core.Machine
+	standby *Standby
 	rows    map[string][]byte
 
 	Index uint64 // of the last entry
@@ -33,12 +34,12 @@ type Driver struct {
 
 type home struct{ node, epoch uint64 }
 
-// New makes a Driver of an empty machine.
+// New makes a Driver of an empty machine. Whatever it is fed with, a replica and a standby get too, and must agree.
 func New(t TB) *Driver { return NewOf(t, core.New) }
 
 // NewOf makes a Driver of an empty machine of another making.
 func NewOf(t TB, make func(group uint64) *core.Machine) *Driver {
-	return &Driver{t: t, Machine: make(1), replica: make(1), rows: map[string][]byte{}, Stamp: 1000,
+	return &Driver{t: t, Machine: make(1), replica: make(1), standby: newStandby(t, make), rows: map[string][]byte{}, Stamp: 1000,
 		homes: map[uint64]home{}, make: make}
 }
 
@@ -84,6 +85,9 @@ func (d *Driver) Apply(data []byte) []core.Effect {
 		d.t.Fatal(err)
 	}
 	d.check()
+	if d.standby.Machine.Link().Role == core.RoleStandby {
+		d.standby.Follow(data, d.Machine.Fingerprint())
+	}
 	return fx.List
 }
 
@@ -140,6 +144,9 @@ func (d *Driver) Restart() {
 	d.Checkpoint()
 	d.Machine = d.Loaded()
 }
+
+// Standby is a standby that has replayed every entry so far, and goes on to until it is promoted.
+func (d *Driver) Standby() *Standby { return d.standby }
 
 // Rows is how many rows the checkpoints so far have left.
 func (d *Driver) Rows() int { return len(d.rows) }

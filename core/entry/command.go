@@ -323,6 +323,8 @@ func maker(k Kind) func() Command {
 		return accessMakers[k-KindUserPut]
 	case KindVhostPut <= k && k < kindVhostsEnd:
 		return vhostMakers[k-KindVhostPut]
+	case KindLinkAttach <= k && k < kindLinkEnd:
+		return linkMakers[k-KindLinkAttach]
 	case KindAnswered <= k && k < kindSessionsEnd:
 		return sessionMakers[k-KindAnswered]
 	}

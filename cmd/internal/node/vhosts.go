@@ -161,7 +161,14 @@ func (n *Node) reconcileOnce() {
 	}
 	held := n.held()
 	var known []core.RegisteredVhost
-	n.states[systemGroup].View(func(m *core.Machine) { known = m.RegisteredVhosts() })
+	follows := false
+	n.states[systemGroup].View(func(m *core.Machine) {
+		known = m.RegisteredVhosts()
+		follows, _, _ = m.Standing()
+	})
+	if follows { // what its source does comes
+		return
+	}
 	plan := vhosts.Plan(systemGroup, known, held)
 	commands := map[uint64][]byte{}
 	for _, step := range plan[:min(len(plan), stepsMost)] {
