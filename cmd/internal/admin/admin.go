@@ -61,6 +61,7 @@ type Options struct {
 	Policies    Policies
 	Vhosts      Vhosts
 	Objects     Objects
+	Link        Link
 	Messages    Messages
 	Login       Login
 	Ready       func() error // nil: clients are served
@@ -84,7 +85,7 @@ const (
 // New makes a Handler.
 func New(o Options) *Handler {
 	h := &Handler{o: o}
-	secured, open, debug := h.authenticated(append(h.apiRoutes(), h.accountRoutes()...)), h.openRoutes(), loopbackOnly(profiles())
+	secured, open, debug := h.authenticated(slices.Concat(h.apiRoutes(), h.accountRoutes(), h.linkRoutes())), h.openRoutes(), loopbackOnly(profiles())
 	h.root = http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.EscapedPath(); {
 		case strings.HasPrefix(path, "/api/"):
