@@ -19,10 +19,10 @@ const patience = 2 * time.Minute
 // api sends a request that is to succeed.
 func api(t *testing.T, n *harness.Node, method, path, body string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	_, err := n.Do(ctx, method, path, strings.NewReader(body))
-	must(t, err)
+	must(t, harness.Await(patience, func(ctx context.Context) error {
+		_, err := n.Do(ctx, method, path, strings.NewReader(body))
+		return err
+	}))
 }
 
 func vhostURL(n *harness.Node, vhost string) string { return n.URL() + vhost }
@@ -54,8 +54,10 @@ func TestAThousandVhostsOfAHundredQueuesCostNextToNothing(t *testing.T) {
 	first := cluster.Node(1)
 	begin := time.Now()
 	must(t, each(vhosts, 8, func(i int) error {
-		_, err := first.Do(context.Background(), http.MethodPut, fmt.Sprint("/api/vhosts/v", i), nil)
-		return err
+		return harness.Await(patience, func(ctx context.Context) error { // again after a time-out: it may be there by then
+			_, err := first.Do(ctx, http.MethodPut, fmt.Sprint("/api/vhosts/v", i), nil)
+			return err
+		})
 	}))
 	t.Logf("%d vhosts made in %.1f s", vhosts, time.Since(begin).Seconds())
 	begin = time.Now()
