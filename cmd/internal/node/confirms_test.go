@@ -10,15 +10,21 @@ import (
 	"github.com/understudy-mq/understudy/core/message"
 )
 
+// home is the group of the first vhost.
+func home(n *Node) uint64 {
+	at, _ := n.vhostHome(firstVhost)
+	return at.Group
+}
+
 // confirmPolicy sets what the first vhost's confirms wait for.
 func confirmPolicy(t *testing.T, n *Node, fields ...message.Field) {
 	t.Helper()
 	definition := message.AppendTable(nil, message.Table(fields))
 	eventually(t, "the policy is set", func() bool {
-		_ = n.raft.Group(firstVhostGroup).Control(entry.Append(nil, &entry.PolicySet{
+		_ = n.raft.Group(home(n)).Control(entry.Append(nil, &entry.PolicySet{
 			Vhost: firstVhost, Name: "confirms", Pattern: ".*", ApplyTo: "vhost", Definition: definition,
 		}))
-		return n.gate.Wants(firstVhostGroup)
+		return n.gate.Wants(home(n))
 	})
 }
 
@@ -57,7 +63,7 @@ func mustConfirm(t *testing.T, c *amqp.DeferredConfirmation) {
 	}
 }
 
-func (n *Node) gateState() entry.GateState { return n.linkState(firstVhostGroup).Confirms }
+func (n *Node) gateState() entry.GateState { return n.linkState(home(n)).Confirms }
 
 func TestASyncConfirmIsAPromiseOfTheStandbyToo(t *testing.T) {
 	from, to := pair(t)
@@ -69,7 +75,7 @@ func TestASyncConfirmIsAPromiseOfTheStandbyToo(t *testing.T) {
 	mustConfirm(t, publish(t, ch))
 	stop(t, standby)
 	c := publish(t, ch)
-	eventually(t, "the confirm waits", func() bool { return source.gate.Held(firstVhostGroup) > 0 })
+	eventually(t, "the confirm waits", func() bool { return source.gate.Held(home(source)) > 0 })
 	if c.Acked() {
 		t.Error("a message that the standby has not is confirmed")
 	}
