@@ -25,11 +25,13 @@ type recogniser struct {
 	names     [][]byte // of headers with a dedup id
 	byMessage bool     // the message-id property is one
 	scratch   []byte   // of the properties without those headers
-	id        []byte
 
-	x      *entry.Publish // at hand
-	wrong  string
-	number bool
+	// Of the publish at hand:
+	id        []byte
+	publisher []byte
+	sequence  uint64
+	numbered  bool
+	wrong     string
 }
 
 func newRecogniser(r *Request) *recogniser {
@@ -43,13 +45,13 @@ func newRecogniser(r *Request) *recogniser {
 	return d
 }
 
-// recognise moves what a publish is known by from its record into the command. wrong is a text for the client about a value
-// that is none, "" for nothing.
-func (d *recogniser) recognise(x *entry.Publish, rec *message.Record) (wrong string) {
+// recognise moves what a publish is known by out of its record, to id, publisher and sequence. wrong is a text for the client
+// about a value that is none, "" for nothing.
+func (d *recogniser) recognise(rec *message.Record) (wrong string) {
+	d.id, d.publisher, d.sequence, d.numbered, d.wrong = d.id[:0], d.publisher[:0], 0, false, ""
 	if !message.HasAny(rec.Properties, message.PropHeaders|message.PropMessageID) {
 		return ""
 	}
-	d.x, d.wrong, d.number = x, "", false
 	if d.mentioned(rec.Properties) {
 		if cut := message.CutHeaders(rec.Properties, d.scratch, d.take); len(cut) != len(rec.Properties) {
 			rec.Properties, d.scratch = cut, cut
@@ -57,12 +59,11 @@ func (d *recogniser) recognise(x *entry.Publish, rec *message.Record) (wrong str
 	}
 	switch {
 	case d.wrong != "":
-	case (x.Publisher != nil) != d.number:
+	case len(d.publisher) > 0 != d.numbered:
 		d.wrong = fmt.Sprintf("%s and %s need each other", headerPublisher, headerSequence)
-	case d.byMessage && x.DedupID == nil && x.Publisher == nil:
-		if p, err := message.ParseProperties(rec.Properties); err == nil && p.MessageID != "" {
-			x.DedupID = append(d.id[:0], p.MessageID...)
-			d.id = x.DedupID
+	case d.byMessage && len(d.id) == 0 && !d.numbered:
+		if p, err := message.ParseProperties(rec.Properties); err == nil {
+			d.id = append(d.id, p.MessageID...)
 		}
 	}
 	return d.wrong
@@ -86,14 +87,14 @@ func (d *recogniser) take(key, value []byte) bool {
 		if !ok || name == "" || len(name) > entry.PublisherBytesMax {
 			d.fail("%s must be text of 1 to %d bytes", headerPublisher, entry.PublisherBytesMax)
 		}
-		d.x.Publisher = []byte(name)
+		d.publisher = append(d.publisher[:0], name...)
 		return true
 	case headerSequence:
 		n, ok := positive(message.Value(value))
 		if !ok {
 			d.fail("%s must be a whole number from 1 to 9223372036854775807", headerSequence)
 		}
-		d.x.Sequence, d.number = n, true
+		d.sequence, d.numbered = n, true
 		return true
 	}
 	for _, name := range d.names {
@@ -102,8 +103,7 @@ func (d *recogniser) take(key, value []byte) bool {
 			if !ok || text == "" || len(text) > dedupIDMax {
 				d.fail("%s must be text of 1 to %d bytes, or a whole number", name, dedupIDMax)
 			}
-			d.x.DedupID = append(d.id[:0], text...)
-			d.id = d.x.DedupID
+			d.id = append(d.id[:0], text...)
 			return true
 		}
 	}
