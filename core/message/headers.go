@@ -49,3 +49,14 @@ func Value(b []byte) any {
 	d := decoder{b: b}
 	return d.value()
 }
+
+// AddHeader answers a property list with one more header, at the end of its headers. props must have passed CheckProperties.
+func AddHeader(props []byte, key string, value any) []byte {
+	p, err := ParseProperties(props)
+	if err != nil {
+		return props
+	}
+	p.Set |= PropHeaders
+	p.Headers = AppendTable(p.Headers[:len(p.Headers):len(p.Headers)], Table{{Key: key, Value: value}})
+	return AppendProperties(nil, &p)
+}
