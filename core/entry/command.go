@@ -321,6 +321,8 @@ func maker(k Kind) func() Command {
 		return accessMakers[k-KindUserPut]
 	case KindAnswered <= k && k < kindSessionsEnd:
 		return sessionMakers[k-KindAnswered]
+	case k == KindNodeAddress:
+		return func() Command { return new(NodeAddress) }
 	}
 	return nil
 }

@@ -184,6 +184,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.background.Go(func() { n.accounts.watch(work) })
 	n.background.Go(func() { n.form(work) })
+	n.background.Go(func() { n.announce(work) })
 	return nil
 }
 
@@ -236,7 +237,8 @@ func (n *Node) openStore() error {
 	}
 	n.broker = session.New(session.Options{
 		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry, Denied: n.denied,
-		Elsewhere: n.heldElsewhere,
+		Elsewhere: n.heldElsewhere, Policy: n.sessionPolicy,
+		ExpiryMax: uint32(n.cfg.SessionExpiryMax), SessionsMax: uint32(n.cfg.SessionsPerUserMax),
 	})
 	a := n.accounts
 	a.state, a.submit, a.changed = n.states[systemGroup].View, n.handle[systemGroup].Submit, n.broker.Reauthorize
