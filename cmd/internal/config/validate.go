@@ -142,8 +142,8 @@ func (c Config) checkLimits(f *Faults) {
 	if c.MaxMessageBytes < 1 || c.MaxMessageBytes > MessageBytesMax {
 		f.add("max-message-bytes", "%d is not from 1 to %d", c.MaxMessageBytes, int64(MessageBytesMax))
 	}
-	if c.SessionExpiryMax < 0 || c.SessionExpiryMax > math.MaxUint32 {
-		f.add("session-expiry-max", "%d is not from 0 to %d", c.SessionExpiryMax, uint32(math.MaxUint32))
+	if c.SessionExpiryMax < 1 || c.SessionExpiryMax > math.MaxUint32 {
+		f.add("session-expiry-max", "%d is not from 1 to %d", c.SessionExpiryMax, uint32(math.MaxUint32))
 	}
 	if c.SessionsPerUserMax < 1 || c.SessionsPerUserMax > math.MaxUint32 {
 		f.add("sessions-per-user-max", "%d is not from 1 to %d", c.SessionsPerUserMax, uint32(math.MaxUint32))
