@@ -48,11 +48,11 @@ func (m *Machine) applyNodeDown(x *entry.NodeDown) {
 // detachNode ends the attachment of every session that the node holds.
 func (m *Machine) detachNode(id uint64, reason string) {
 	var held []*session
-	for _, s := range m.sessions {
+	m.eachSession(func(s *session) {
 		if s.Node == id {
 			held = append(held, s)
 		}
-	}
+	})
 	for _, s := range held {
 		if e := m.emit(s, EffectDetached, 0); e != nil {
 			e.Text = reason
@@ -69,6 +69,7 @@ func (m *Machine) applyLeaderUp(x *entry.LeaderUp) {
 			m.use(q) // nobody could while there was no leader
 		}
 	}
+	m.restartTimers()
 }
 
 func (m *Machine) applyClusterInit(x *entry.ClusterInit) {
@@ -122,5 +123,7 @@ func newVhost(row vhostRow) *vhost {
 		binding:     make(map[string]*binding),
 		content:     make(map[uint64]*content),
 		letter:      make(map[uint64]*letter),
+		byKey:       make(map[sessionKey]*session),
+		namedOf:     make(map[string]uint32),
 	}
 }

@@ -56,12 +56,17 @@ func (p *pending) visit(visit func(message.Loc, uint32)) {
 type settled struct {
 	Outcome     uint8
 	First, Last uint64
+	Epoch       uint64 // attachment on which the deliveries that are meant were last sent, 0 for any
 }
+
+// noAttachment is the Epoch of a settlement that means no delivery.
+const noAttachment = ^uint64(0)
 
 func (x *settled) code(c *rowCoder) {
 	c.u8(&x.Outcome)
 	c.u64(&x.First)
 	c.u64(&x.Last)
+	c.u64(&x.Epoch)
 }
 
 func (h *channelRow) codeTx(c *rowCoder) {
@@ -135,17 +140,17 @@ func (m *Machine) gather(h *channel, x *entry.Publish, offset int, marks *marks,
 }
 
 // settleLater marks deliveries for a settlement that waits for its commit.
-func (m *Machine) settleLater(h *channel, first, last uint64, outcome entry.Outcome) {
+func (m *Machine) settleLater(h *channel, x *settled) {
 	if len(h.Settled) == txMost {
 		m.refuse(h, entry.KindSettle, CodePreconditionFailed, "transaction is too large")
 		return
 	}
-	for tag := h.flight.Next(first); tag != 0 && tag <= last; tag = h.flight.Next(tag + 1) {
-		if h.unsettled(tag) {
+	for tag := h.flight.Next(x.First); tag != 0 && tag <= x.Last; tag = h.flight.Next(tag + 1) {
+		if x.covers(h, tag, 0) {
 			m.mark(h, tag, flagGathered, 0)
 		}
 	}
-	h.Settled = append(h.Settled, settled{Outcome: uint8(outcome), First: first, Last: last})
+	h.Settled = append(h.Settled, *x)
 	m.touch(h)
 }
 
@@ -186,9 +191,7 @@ func (m *Machine) applyTxCommit(x *entry.TxCommit) {
 		m.commitPublish(h, &published[i])
 	}
 	for i := range settlements {
-		s := &settlements[i]
-		m.unmark(h, s)
-		m.settleRange(h, s.First, s.Last, entry.Outcome(s.Outcome))
+		m.settleRange(h, &settlements[i], flagGathered)
 	}
 	m.reply(h, entry.KindTxCommit, false)
 }
@@ -247,5 +250,12 @@ func (m *Machine) rollback(h *channel) {
 	}
 	for i := range settlements {
 		m.unmark(h, &settlements[i])
+	}
+	if h.Owed > 0 && len(settlements) > 0 { // some of them may be sent now
+		for _, c := range h.consumers {
+			c.Cursor = 0
+			m.touch(c)
+		}
+		m.regainAll(h)
 	}
 }

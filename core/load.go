@@ -138,6 +138,11 @@ func (m *Machine) loadChannel(c *rowCoder) {
 	}
 	h := newChannel(s, row)
 	h.stored = true
+	if !h.Resumed {
+		for i := range h.Runs {
+			h.Runs[i].Epoch = s.Epoch
+		}
+	}
 	h.session.channels = append(h.session.channels, h)
 }
 
@@ -293,6 +298,7 @@ func (m *Machine) Loaded() error {
 	for _, s := range m.sessions {
 		for _, h := range s.channels {
 			h.flight.Loaded(h.LastTag)
+			slices.SortFunc(h.consumers, func(a, b *consumer) int { return compare(a.Number, b.Number) })
 		}
 	}
 	m.live.counts = m.live.counts[:0]
@@ -325,6 +331,13 @@ func (m *Machine) linkQueue(q *queue) error {
 		if c.Turn != 0 {
 			q.link(c)
 		}
+	}
+	if q.Maker != 0 {
+		s := m.session[q.Maker]
+		if s == nil {
+			return fmt.Errorf("%w: the session that had %s named is missing", ErrRow, q.vhost.named("queue", q.Name))
+		}
+		s.generated = append(s.generated, q)
 	}
 	if q.Owner == 0 {
 		return nil

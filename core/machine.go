@@ -19,7 +19,8 @@ type Machine struct {
 	nodes     []*node // by id
 	vhosts    []*vhost
 	vhost     map[string]*vhost
-	sessions  []*session // by id
+	sessions  []*session // by id, and those that have ended since it was last made anew
+	ended     int
 	session   map[uint64]*session
 	lastUsed  *session
 	queuePool ready.Pool
@@ -27,6 +28,7 @@ type Machine struct {
 	live      liveness
 	timers    timers
 	access    access
+	counts    SessionCounts
 
 	fingerprint uint64
 	touched     []object // changed in the entry at hand

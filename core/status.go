@@ -61,7 +61,7 @@ func (m *Machine) applySessionStatus(x *entry.SessionStatus) {
 }
 
 func (s *session) status() *SessionStatus {
-	x := &SessionStatus{}
+	x := &SessionStatus{State: s.State, Expiry: s.Expiry, KeepInFlight: s.KeepInFlight, Released: int(s.Released)}
 	tags := 0
 	for _, h := range s.channels {
 		c := ChannelStatus{Number: h.Number, Highest: h.LastTag}
