@@ -61,9 +61,8 @@ type Options struct {
 	Denied func(user, vhost, text string)
 	// Elsewhere counts what a user holds on other nodes; nil is a node alone. Safe from any goroutine.
 	Elsewhere func(user string) (connections, channels int)
-	// Policy answers the definition of the policy that applies to a connection, nil for none; may be nil. Safe from any
-	// goroutine.
-	Policy func(vhost, user, connectionName string) message.Table
+	// Policy answers what policies say of a connection's session; nil is NoPolicy for all. Safe from any goroutine.
+	Policy func(vhost, user, connectionName string) core.SessionPolicy
 	// ExpiryMax caps what sessions ask for, in seconds; 0 is no cap. SessionsMax bounds the named sessions of a user in a
 	// vhost; 0 is no bound.
 	ExpiryMax, SessionsMax uint32
@@ -77,7 +76,7 @@ type Broker struct {
 	access *auth.Registry
 	denied func(user, vhost, text string)
 	usage  *usage
-	policy func(vhost, user, connectionName string) message.Table
+	policy func(vhost, user, connectionName string) core.SessionPolicy
 	bounds struct{ expiry, sessions uint32 }
 	Stats  Stats
 }
@@ -121,7 +120,7 @@ func New(o Options) *Broker {
 		b.denied = func(string, string, string) {}
 	}
 	if b.policy == nil {
-		b.policy = func(string, string, string) message.Table { return nil }
+		b.policy = func(string, string, string) core.SessionPolicy { return NoPolicy }
 	}
 	for id, s := range o.Submit {
 		b.groups[id] = &group{

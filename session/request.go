@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/message"
 )
 
@@ -69,7 +71,6 @@ const (
 	keyDedup       = "x-session-dedup"
 	keyScope       = "x-session-scope"
 	keyNumbers     = "x-session-numbers"
-	keyDedupHeader = "x-session-dedup-header"
 
 	qpidStart   = "qpid.session.start"
 	qpidResume  = "qpid.session.resume"
@@ -78,21 +79,16 @@ const (
 	nameSuffix = ";session="
 )
 
-// policyKeys are the keys of a policy's definition for connections, and what each stands for.
-var policyKeys = [...]struct{ key, stands string }{
-	{"session-expiry", keyExpiry},
-	{"session-dedup", keyDedup},
-	{"session-dedup-header", keyDedupHeader},
-	{"session-inflight", keyInFlight},
-}
-
 // wishes are what was asked, by canonical name, as text: some libraries can send nothing else.
 type wishes map[string]string
 
-// ParseRequest reads a client's properties. clientID is its container-id (AMQP 1.0), "" where the protocol has none; policy is the
-// definition of the policy that applies to the connection, nil for none: what the client says itself comes first. The
-// error's text is for the client: it names the property, what is wrong and what is allowed.
-func ParseRequest(properties message.Table, clientID string, policy message.Table) (Request, error) {
+// NoPolicy is the policy of a connection to which none applies.
+var NoPolicy = core.SessionPolicy{Expiry: -1}
+
+// ParseRequest reads a client's properties. clientID is its container-id (AMQP 1.0), "" where the protocol has none; policy is
+// what applies to the connection: what the client says itself comes first. The error's text is for the client: it names the
+// property, what is wrong and what is allowed.
+func ParseRequest(properties message.Table, clientID string, policy core.SessionPolicy) (Request, error) {
 	w, err := wishesOf(properties)
 	if err != nil {
 		return Request{}, err
@@ -102,9 +98,7 @@ func ParseRequest(properties message.Table, clientID string, policy message.Tabl
 		w[keyID] = suffix
 	}
 	_, own := w[keyID]
-	if err := w.complete(policy, name, clientID); err != nil {
-		return Request{}, err
-	}
+	w.complete(&policy, name, clientID)
 	r := Request{Expiry: defaultExpirySeconds, ConnectionName: name}
 	id, named := w[keyID]
 	if !named {
@@ -117,7 +111,7 @@ func ParseRequest(properties message.Table, clientID string, policy message.Tabl
 	if err := printable(what, id, 1, most); err != nil {
 		return Request{}, err
 	}
-	r.Key = id
+	r.Key, r.DedupHeaders = id, policy.Headers
 	return r, r.read(w, name)
 }
 
@@ -140,7 +134,7 @@ func cutName(properties message.Table) (name, id string, ok bool) {
 func wishesOf(properties message.Table) (wishes, error) {
 	w := wishes{}
 	for _, key := range [...]string{
-		keyID, keyExpiry, keyIncarnation, keyInFlight, keyOnClose, keyExpect, keyDedup, keyScope, keyNumbers, keyDedupHeader,
+		keyID, keyExpiry, keyIncarnation, keyInFlight, keyOnClose, keyExpect, keyDedup, keyScope, keyNumbers,
 	} {
 		if err := w.take(properties, key, key); err != nil {
 			return nil, err
@@ -184,30 +178,23 @@ func (w wishes) takeQpid(properties message.Table) error {
 }
 
 // complete adds what a policy gives and the client has not said.
-func (w wishes) complete(policy message.Table, name, clientID string) error {
-	for _, k := range policyKeys {
-		if _, said := w[k.stands]; said {
-			continue
-		}
-		if err := w.take(policy, k.key, k.stands); err != nil {
-			return fmt.Errorf("policy: %w", err)
+func (w wishes) complete(policy *core.SessionPolicy, name, clientID string) {
+	give := func(key, value string) {
+		if _, said := w[key]; !said && value != "" {
+			w[key] = value
 		}
 	}
-	by, _ := policy.Get("session")
-	if _, said := w[keyID]; said || by == nil {
-		return nil
+	give(keyDedup, policy.Dedup)
+	give(keyInFlight, policy.InFlight)
+	if policy.Expiry >= 0 {
+		give(keyExpiry, strconv.FormatInt(policy.Expiry, 10))
 	}
-	switch {
-	case by == "connection-name" && name != "":
-		w[keyID] = name
-	case by == "client-id" && clientID != "":
-		w[keyID] = clientID
-	case by == "client-id" && name != "": // AMQP 0-9-1 has no other id of a client
-		w[keyID] = name
-	case by != "connection-name" && by != "client-id":
-		return fmt.Errorf("policy: session is %q, which is neither connection-name nor client-id", fmt.Sprint(by))
+	switch policy.Session {
+	case "connection-name":
+		give(keyID, name)
+	case "client-id":
+		give(keyID, cmp.Or(clientID, name)) // AMQP 0-9-1 has no other id of a client
 	}
-	return nil
 }
 
 // textOf renders what a property may be: text, an integer or a boolean.
@@ -268,14 +255,6 @@ func (r *Request) readFree(w wishes) error {
 	r.Incarnation = w[keyIncarnation]
 	if err := printable(keyIncarnation, r.Incarnation, 0, SessionIncarnationMax); err != nil {
 		return err
-	}
-	if text, said := w[keyDedupHeader]; said {
-		if err := printable(keyDedupHeader, text, 1, 255); err != nil {
-			return err
-		}
-		for name := range strings.SplitSeq(text, ",") {
-			r.DedupHeaders = append(r.DedupHeaders, strings.TrimSpace(name))
-		}
 	}
 	text, said := w[keyExpiry]
 	if !said {

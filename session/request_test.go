@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/message"
 )
 
@@ -19,8 +20,9 @@ func properties(pairs ...any) message.Table {
 
 func TestRequestReadsWhatClientsSay(t *testing.T) {
 	for name, c := range map[string]struct {
-		properties, policy message.Table
-		want               Request
+		properties message.Table
+		policy     core.SessionPolicy
+		want       Request
 	}{
 		"nothing is an anonymous session": {
 			properties: properties("product", "x", "connection_name", "billing"),
@@ -94,27 +96,30 @@ func TestRequestReadsWhatClientsSay(t *testing.T) {
 		},
 		"a policy gives the session": {
 			properties: properties("connection_name", "billing"),
-			policy: properties("session", "connection-name", "session-expiry", int64(120), "session-dedup", "message-id", "session-inflight", "keep",
-				"session-dedup-header", "x-deduplication-header, _AMQ_DUPL_ID"),
+			policy: core.SessionPolicy{Session: "connection-name", Expiry: 120, Dedup: "message-id", InFlight: "keep",
+				Headers: []string{"x-deduplication-header", "_AMQ_DUPL_ID"}},
 			want: Request{Key: "billing", Expiry: 120, Dedup: DedupMessageID, KeepInFlight: true, ConnectionName: "billing",
 				DedupHeaders: []string{"x-deduplication-header", "_AMQ_DUPL_ID"}},
 		},
 		"the client's own word comes before a policy's": {
 			properties: properties("connection_name", "billing", "x-session-id", "a", "x-session-expiry", "1"),
-			policy:     properties("session", "connection-name", "session-expiry", int64(120), "session-inflight", "keep"),
+			policy:     core.SessionPolicy{Session: "connection-name", Expiry: 120, InFlight: "keep"},
 			want:       Request{Key: "a", Expiry: 1, KeepInFlight: true, ConnectionName: "billing"},
 		},
 		"a policy by a name that is not there gives none": {
-			policy: properties("session", "connection-name"),
+			policy: core.SessionPolicy{Session: "connection-name", Expiry: -1},
 			want:   Request{Expiry: 60},
 		},
 		"AMQP 0-9-1 has no client id but the name": {
 			properties: properties("connection_name", "billing"),
-			policy:     properties("session", "client-id"),
-			want:       Request{Key: "billing", Expiry: 60, ConnectionName: "billing"},
+			policy:     core.SessionPolicy{Session: "client-id", Expiry: 0},
+			want:       Request{Key: "billing", ConnectionName: "billing"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if reflect.DeepEqual(c.policy, core.SessionPolicy{}) {
+				c.policy = NoPolicy
+			}
 			got, err := ParseRequest(c.properties, "", c.policy)
 			if err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Fatalf("got %+v, %v\nwant %+v", got, err, c.want)
@@ -125,30 +130,28 @@ func TestRequestReadsWhatClientsSay(t *testing.T) {
 
 func TestRequestRefusesBadValuesWithAClearText(t *testing.T) {
 	for name, c := range map[string]struct {
-		properties, policy message.Table
-		text               string
+		properties message.Table
+		text       string
 	}{
-		"no bytes":            {properties("x-session-id", ""), nil, "x-session-id is empty: it takes 1 to 128 printable bytes; leave it out to go without a session"},
-		"129 bytes":           {properties("x-session-id", strings.Repeat("i", 129)), nil, "x-session-id has 129 bytes, at most 128 are allowed"},
-		"64 KiB":              {properties("x-session-id", strings.Repeat("i", 64<<10)), nil, "x-session-id has 65536 bytes, at most 128 are allowed"},
-		"binary":              {properties("x-session-id", "a\x00b"), nil, "x-session-id has byte 0x00 at offset 1: only printable text is allowed"},
-		"not UTF-8":           {properties("x-session-id", "a\xffb"), nil, "x-session-id has byte 0xff at offset 1: only printable text is allowed"},
-		"a table":             {properties("x-session-id", message.Table{}), nil, "x-session-id is neither text, an integer nor a boolean"},
-		"a float":             {properties("x-session-id", "a", "x-session-expiry", 1.5), nil, "x-session-expiry is neither text, an integer nor a boolean"},
-		"an empty suffix":     {properties("connection_name", "a;session="), nil, "x-session-id is empty: it takes 1 to 128 printable bytes; leave it out to go without a session"},
-		"a negative expiry":   {properties("x-session-id", "a", "x-session-expiry", int32(-1)), nil, `x-session-expiry is "-1", but must be a number of seconds`},
-		"an expiry in words":  {properties("x-session-id", "a", "x-session-expiry", "1 minute"), nil, `x-session-expiry is "1 minute", but must be a number of seconds`},
-		"no expiry":           {properties("x-session-id", "a", "x-session-expiry", ""), nil, `x-session-expiry is "", but must be a number of seconds`},
-		"another inflight":    {properties("x-session-id", "a", "x-session-inflight", "kept"), nil, `x-session-inflight is "kept", but must be one of redeliver, keep`},
-		"another expectation": {properties("x-session-id", "a", "x-session-expect", strings.Repeat("x", 99)), nil, `x-session-expect is "` + strings.Repeat("x", 32) + `"..., but must be one of any, resume, new`},
-		"another dedup":       {properties("x-session-id", "a", "x-session-dedup", true), nil, `x-session-dedup is "true", but must be one of header, off, message-id`},
-		"scope without name":  {properties("x-session-id", "a", "x-session-scope", "connection-name"), nil, "connection_name (for x-session-scope) is empty: it takes 1 to 255 printable bytes; leave it out to go without a session"},
-		"a long incarnation":  {properties("x-session-id", "a", "x-session-incarnation", strings.Repeat("x", 129)), nil, "x-session-incarnation has 129 bytes, at most 128 are allowed"},
-		"a policy's key":      {properties("connection_name", "a"), properties("session", "name"), `policy: session is "name", which is neither connection-name nor client-id`},
-		"a policy's name":     {properties("connection_name", strings.Repeat("x", 256)), properties("session", "connection-name"), "the connection's name (by policy its session's id) has 256 bytes, at most 255 are allowed"},
+		"no bytes":            {properties("x-session-id", ""), "x-session-id is empty: it takes 1 to 128 printable bytes; leave it out to go without a session"},
+		"129 bytes":           {properties("x-session-id", strings.Repeat("i", 129)), "x-session-id has 129 bytes, at most 128 are allowed"},
+		"64 KiB":              {properties("x-session-id", strings.Repeat("i", 64<<10)), "x-session-id has 65536 bytes, at most 128 are allowed"},
+		"binary":              {properties("x-session-id", "a\x00b"), "x-session-id has byte 0x00 at offset 1: only printable text is allowed"},
+		"not UTF-8":           {properties("x-session-id", "a\xffb"), "x-session-id has byte 0xff at offset 1: only printable text is allowed"},
+		"a table":             {properties("x-session-id", message.Table{}), "x-session-id is neither text, an integer nor a boolean"},
+		"a float":             {properties("x-session-id", "a", "x-session-expiry", 1.5), "x-session-expiry is neither text, an integer nor a boolean"},
+		"an empty suffix":     {properties("connection_name", "a;session="), "x-session-id is empty: it takes 1 to 128 printable bytes; leave it out to go without a session"},
+		"a negative expiry":   {properties("x-session-id", "a", "x-session-expiry", int32(-1)), `x-session-expiry is "-1", but must be a number of seconds`},
+		"an expiry in words":  {properties("x-session-id", "a", "x-session-expiry", "1 minute"), `x-session-expiry is "1 minute", but must be a number of seconds`},
+		"no expiry":           {properties("x-session-id", "a", "x-session-expiry", ""), `x-session-expiry is "", but must be a number of seconds`},
+		"another inflight":    {properties("x-session-id", "a", "x-session-inflight", "kept"), `x-session-inflight is "kept", but must be one of redeliver, keep`},
+		"another expectation": {properties("x-session-id", "a", "x-session-expect", strings.Repeat("x", 99)), `x-session-expect is "` + strings.Repeat("x", 32) + `"..., but must be one of any, resume, new`},
+		"another dedup":       {properties("x-session-id", "a", "x-session-dedup", true), `x-session-dedup is "true", but must be one of header, off, message-id`},
+		"scope without name":  {properties("x-session-id", "a", "x-session-scope", "connection-name"), "connection_name (for x-session-scope) is empty: it takes 1 to 255 printable bytes; leave it out to go without a session"},
+		"a long incarnation":  {properties("x-session-id", "a", "x-session-incarnation", strings.Repeat("x", 129)), "x-session-incarnation has 129 bytes, at most 128 are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := ParseRequest(c.properties, "", c.policy); err == nil || err.Error() != c.text {
+			if got, err := ParseRequest(c.properties, "", NoPolicy); err == nil || err.Error() != c.text {
 				t.Fatalf("got %+v, %v\nwant %s", got, err, c.text)
 			}
 		})
@@ -156,22 +159,30 @@ func TestRequestRefusesBadValuesWithAClearText(t *testing.T) {
 }
 
 func TestRequestTakesAContainerID(t *testing.T) {
-	got, err := ParseRequest(nil, "c1", properties("session", "client-id"))
+	policy := core.SessionPolicy{Session: "client-id", Expiry: -1}
+	got, err := ParseRequest(nil, "c1", policy)
 	if err != nil || got.Key != "c1" {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 }
 
+func TestRequestRefusesANameThatIsTooLongForAPolicy(t *testing.T) {
+	policy := core.SessionPolicy{Session: "connection-name", Expiry: -1}
+	got, err := ParseRequest(properties("connection_name", strings.Repeat("x", 256)), "", policy)
+	if want := "the connection's name (by policy its session's id) has 256 bytes, at most 255 are allowed"; err == nil || err.Error() != want {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+}
+
 func FuzzParseRequest(f *testing.F) {
-	f.Add(message.AppendTable(nil, properties("x-session-id", "a", "x-session-expiry", int32(3), "x-session-dedup", "off")), []byte{})
-	f.Add(message.AppendTable(nil, properties("connection_name", "a;session=b")), message.AppendTable(nil, properties("session", "client-id")))
-	f.Fuzz(func(t *testing.T, own, policy []byte) {
-		a, errA := message.ParseTable(own)
-		b, errB := message.ParseTable(policy)
-		if errA != nil || errB != nil {
+	f.Add(message.AppendTable(nil, properties("x-session-id", "a", "x-session-expiry", int32(3), "x-session-dedup", "off")), "")
+	f.Add(message.AppendTable(nil, properties("connection_name", "a;session=b")), "client-id")
+	f.Fuzz(func(t *testing.T, own []byte, by string) {
+		a, err := message.ParseTable(own)
+		if err != nil {
 			return
 		}
-		r, err := ParseRequest(a, "", b)
+		r, err := ParseRequest(a, "", core.SessionPolicy{Session: by, Expiry: -1})
 		if err != nil && len(err.Error()) > 400 {
 			t.Fatalf("an error of %d bytes", len(err.Error()))
 		}

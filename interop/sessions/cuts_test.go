@@ -67,7 +67,7 @@ func (c cutAt) String() string {
 
 // runCut carries out a conversation whose first connection passes a cutter.
 func runCut(c *harness.Cluster, at cutAt, properties table) (t *talk, passed [2]int64, err error) {
-	t = newTalk(c, int(at.octet), properties)
+	t = newTalk(c, int(at.octet+1), properties)
 	target := strings.TrimSuffix(strings.TrimPrefix(t.urls[0], "amqp://guest:guest@"), "/")
 	cut, err := startCutter(target, at.up, at.octet, at.end)
 	if err != nil {

@@ -3,65 +3,22 @@ package node
 import (
 	"context"
 	"net"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
-	"github.com/understudy-mq/understudy/core/message"
+	"github.com/understudy-mq/understudy/session"
 )
 
-// policyForConnections is what a policy applies to that gives sessions.
-const policyForConnections = "connections"
-
-// sessionPolicy answers what the policies of a vhost say about the sessions of a connection, nil for nothing. Of the policies
-// whose pattern matches its name, and that are for its user or for all, the one with the highest priority counts; beside
-// it one operator policy, whose keys come first.
-func (n *Node) sessionPolicy(vhost, user, connectionName string) message.Table {
-	group, ok := n.vhostHome(vhost)
-	if !ok {
-		return nil
+// sessionPolicy answers what a vhost's policies say of the session of a connection.
+func (n *Node) sessionPolicy(vhost, user, connectionName string) core.SessionPolicy {
+	policy := session.NoPolicy
+	if group, ok := n.vhostHome(vhost); ok {
+		n.states[group].View(func(m *core.Machine) { policy = m.SessionPolicy(vhost, user, connectionName) })
 	}
-	var policies []core.PolicyInfo
-	n.states[group].View(func(m *core.Machine) {
-		for _, p := range m.Policies(vhost) {
-			if p.ApplyTo == policyForConnections {
-				policies = append(policies, p)
-			}
-		}
-	})
-	var own, operator *core.PolicyInfo
-	var ownKeys, operatorKeys message.Table
-	for i := range policies {
-		p := &policies[i]
-		best, keys := &own, &ownKeys
-		if p.Operator {
-			best, keys = &operator, &operatorKeys
-		}
-		if *best != nil && (*best).Priority >= p.Priority {
-			continue
-		}
-		if definition, ok := appliesTo(p, user, connectionName); ok {
-			*best, *keys = p, definition
-		}
-	}
-	return slices.Concat(operatorKeys, ownKeys) // the first of a key counts
-}
-
-// appliesTo says whether a policy is for a connection of that user and name, and what it says.
-func appliesTo(p *core.PolicyInfo, user, connectionName string) (message.Table, bool) {
-	matches, err := regexp.MatchString(p.Pattern, connectionName)
-	if err != nil || !matches {
-		return nil, false
-	}
-	definition, err := message.ParseTable(p.Definition)
-	if err != nil {
-		return nil, false
-	}
-	whose, limited := definition.Get("session-user")
-	return definition, !limited || whose == user
+	return policy
 }
 
 const (
