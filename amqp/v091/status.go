@@ -44,7 +44,8 @@ func (s *sender) status(e *session.Event) {
 	default:
 		s.confirm(e.Channel)
 		body := statusBody(e.Status)
-		s.buf = wire.AppendMethod(s.buf, e.Channel, &wire.BasicGetOk{RoutingKey: []byte(sessionQueue)})
+		// The tag is of no delivery; some libraries take a message without one for none.
+		s.buf = wire.AppendMethod(s.buf, e.Channel, &wire.BasicGetOk{DeliveryTag: 1, RoutingKey: []byte(sessionQueue)})
 		s.record = message.Record{Properties: statusProperties(e, s.hosts()), BodySize: uint64(len(body)), Body: body}
 		s.body(e.Channel, nil)
 		s.room()

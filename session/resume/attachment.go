@@ -3,6 +3,7 @@ package resume
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -232,7 +233,10 @@ func (s *Session) settleIn(a *attachment) (how EventKind, err error) {
 // ask reads the session's state.
 func ask(ch *amqp.Channel) (status, error) {
 	d, ok, err := ch.Get("amq.session", true)
-	if err != nil || !ok {
+	if err == nil && !ok {
+		err = errors.New("there is none")
+	}
+	if err != nil {
 		return status{}, fmt.Errorf("ask for the session's state: %w", err)
 	}
 	state, _ := d.Headers["x-session-state"].(string)
