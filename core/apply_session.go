@@ -84,7 +84,7 @@ func (m *Machine) newSession(v *vhost, old *session, x *entry.Attach) *session {
 		Vhost: v.Vhost, Node: m.batch.Node, Incarnation: m.batch.Incarnation, User: x.User, Key: x.Key, Connection: x.Connection}}
 	if s.named() {
 		s.Process = x.Process
-		s.agree(x)
+		m.agree(s, x)
 	}
 	if old != nil {
 		s.Former = old.Former
@@ -195,6 +195,7 @@ const endedMost = 64
 // end ends a session: its channels close, and its exclusive queues go.
 func (m *Machine) end(s *session, how entry.Outcome) {
 	m.closeChannels(s, how)
+	m.forgetPublishes(s)
 	for len(s.exclusive) > 0 {
 		m.deleteQueue(s.exclusive[len(s.exclusive)-1])
 	}

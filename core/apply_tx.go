@@ -25,6 +25,7 @@ type pending struct {
 	Body      uint64
 	Wait      int64  // milliseconds to be delayed, and
 	Exchange  string // the exchange that delays it
+	Token     token
 	Lettered  bool
 	Letter    letterRow
 }
@@ -42,6 +43,7 @@ func (p *pending) code(c *rowCoder) {
 	c.u64(&p.Body)
 	c.i64(&p.Wait)
 	c.str(&p.Exchange)
+	p.Token.code(c)
 	if c.boolean(&p.Lettered); p.Lettered {
 		p.Letter.code(c)
 	}
@@ -128,6 +130,9 @@ func (m *Machine) gather(h *channel, x *entry.Publish, offset int, marks *marks,
 	for _, id := range m.routes {
 		p.Routes = append(p.Routes, uint64(id))
 	}
+	if m.marked {
+		p.Token = token{Digest: clone(m.token.Digest), Publisher: clone(m.token.Publisher), Sequence: m.token.Sequence}
+	}
 	if p.Wait = wait; wait > 0 {
 		p.Exchange = string(m.record.Exchange)
 	}
@@ -185,6 +190,10 @@ func (m *Machine) applyTxCommit(x *entry.TxCommit) {
 	if h == nil {
 		return
 	}
+	if m.tooOld(h) {
+		m.refuse(h, entry.KindTxCommit, CodePreconditionFailed, tooOldText)
+		return
+	}
 	published, settlements := m.takeTransaction(h)
 	m.fresh = h.session.vhost.Messages
 	for i := range published {
@@ -199,7 +208,14 @@ func (m *Machine) applyTxCommit(x *entry.TxCommit) {
 // commitPublish enters a gathered message into those of its queues that are still there.
 func (m *Machine) commitPublish(h *channel, p *pending) {
 	v := h.session.vhost
+	if !p.Token.none() && m.recognise(h.session, &p.Token) == isRepeated {
+		m.counts.Duplicates++
+		m.live.remove(uint64(p.Loc))
+		m.live.removeParts(p.Parts)
+		return
+	}
 	if p.Wait > 0 {
+		m.remember(h.session, &p.Token)
 		m.hold(v, heldRow{Until: m.header.Stamp + p.Wait, Loc: p.Loc, Size: p.Size, Exchange: p.Exchange, TTL: p.TTL, Body: p.Body,
 			Parts: p.Parts, Letter: p.Letter})
 		return
@@ -223,6 +239,7 @@ func (m *Machine) commitPublish(h *channel, p *pending) {
 		m.turnAway(v, r, &x, letter, p.Parts)
 	case len(m.routes) > 0:
 		m.enqueueAll(v, r, &x, letter, p.Parts)
+		m.remember(h.session, &p.Token)
 	default:
 		if p.Mandatory {
 			m.giveReturn(h, m.contentOf(v, &r), p.Parts)

@@ -86,6 +86,8 @@ func (m *Machine) settleRows() {
 			if x.named() {
 				m.schedule(x)
 			}
+		case *window:
+			m.schedule(x)
 		case *vhost:
 			if x.Deleted {
 				m.schedule(x)
@@ -147,6 +149,8 @@ func (m *Machine) each(visit func(object)) {
 	m.eachSession(func(s *session) {
 		visit(s)
 		visitAll(s.channels, visit)
+		visitAll(s.windows, visit)
+		visitAll(s.publishers, visit)
 	})
 	m.access.each(visit)
 }

@@ -108,6 +108,19 @@ type SessionCounts struct {
 // SessionCounts reports them. Every replica counts the same entries.
 func (m *Machine) SessionCounts() SessionCounts { return m.counts }
 
+// ChannelInfo is an open channel, for listings.
+type ChannelInfo struct {
+	Session          SessionInfo
+	Number           uint16
+	Confirm, Tx      bool
+	Prefetch         uint32 // of new consumers, 0 is no limit
+	GlobalPrefetch   uint32 // of the whole channel, 0 is no limit
+	Unacknowledged   int    // deliveries that await a settlement
+	Consumers        int
+	PendingPublishes int // of a transaction
+	PendingSettles   int // of a transaction
+}
+
 // ConsumerInfo is a consumer, for listings.
 type ConsumerInfo struct {
 	Vhost, Queue, Tag string
@@ -212,6 +225,27 @@ func (m *Machine) Sessions(vhost string) []SessionInfo {
 	m.eachSession(func(s *session) {
 		if s.vhost == v {
 			list = append(list, s.info())
+		}
+	})
+	return list
+}
+
+// Channels lists a vhost's open channels, by session and number.
+func (m *Machine) Channels(vhost string) []ChannelInfo {
+	list := []ChannelInfo{}
+	v := m.vhost[vhost]
+	m.eachSession(func(s *session) {
+		if s.vhost != v {
+			return
+		}
+		info := s.info()
+		for _, h := range s.channels {
+			if h.Parked {
+				continue
+			}
+			c := ChannelInfo{Session: info, Number: h.Number, Confirm: h.Confirm, Tx: h.Tx, Prefetch: h.Prefetch, GlobalPrefetch: h.Limit,
+				Unacknowledged: h.flight.Len(), Consumers: len(h.consumers), PendingPublishes: len(h.Pending), PendingSettles: len(h.Settled)}
+			list = append(list, c)
 		}
 	})
 	return list

@@ -49,6 +49,14 @@ func (m *Machine) loadRow(t table, c *rowCoder) {
 		m.loadChannel(c)
 	case tableFlight:
 		m.loadFlight(c)
+	case tableWindow:
+		w := &window{meta: meta{stored: true}}
+		w.code(c)
+		if w.session = m.ownerOf(c, w.Session); w.session != nil {
+			m.dedup.add(w)
+		}
+	case tablePublisher:
+		m.loadPublisher(c)
 	default:
 		m.loadOfVhost(t, c)
 	}
@@ -93,6 +101,27 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 		if !m.access.load(t, c) {
 			c.fail(fmt.Sprintf("table %d is not known to this version", t))
 		}
+	}
+}
+
+// ownerOf answers the session that a row belongs to.
+func (m *Machine) ownerOf(c *rowCoder, id uint64) *session {
+	s := m.session[id]
+	if s == nil && c.err == nil {
+		c.fail("session is missing")
+	}
+	return s
+}
+
+func (m *Machine) loadPublisher(c *rowCoder) {
+	p := &publisher{meta: meta{stored: true}}
+	p.code(c)
+	if len(p.Bits) != sequenceBits/8 && c.err == nil {
+		c.fail("window of a publisher has another size")
+	}
+	if s := m.ownerOf(c, p.Session); s != nil {
+		s.publishers = append(s.publishers, p)
+		m.dedup.publishers++
 	}
 }
 
@@ -301,6 +330,7 @@ func (m *Machine) Loaded() error {
 			slices.SortFunc(h.consumers, func(a, b *consumer) int { return compare(a.Number, b.Number) })
 		}
 	}
+	slices.SortFunc(m.dedup.windows, func(a, b *window) int { return compare(a.Chunk, b.Chunk) })
 	m.live.counts = m.live.counts[:0]
 	m.contents(func(loc message.Loc, _ uint32) { m.live.add(uint64(loc)) })
 	m.each(func(o object) { o.state().hash = m.rowHash(o) })

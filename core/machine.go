@@ -29,6 +29,7 @@ type Machine struct {
 	timers    timers
 	access    access
 	counts    SessionCounts
+	dedup     dedup
 
 	fingerprint uint64
 	touched     []object // changed in the entry at hand
@@ -48,6 +49,9 @@ type Machine struct {
 
 	// Scratch, so that nothing is allocated per message.
 	publish entry.Publish
+	marked  bool  // the publish at hand has a token
+	token   token // of the publish at hand
+	hashing []byte
 	settle  entry.Settle
 	written entry.Written
 	record  message.Record

@@ -82,10 +82,14 @@ func (s *session) attached() bool { return s.Node != 0 }
 func processDigest(process string) uint64 { return xxhash.Sum64String(process) }
 
 // agree takes over what an attach says of the session.
-func (s *session) agree(x *entry.Attach) {
+func (m *Machine) agree(s *session, x *entry.Attach) {
+	renewed := s.Expiry != x.Expiry
 	s.Connection, s.Expiry, s.KeepInFlight, s.KeepOnClose = x.Connection, x.Expiry, x.KeepInFlight, x.KeepOnClose
 	if s.Address == "" {
 		s.Address = x.Address
+	}
+	for i := 0; renewed && i < len(s.windows); i++ {
+		m.schedule(s.windows[i])
 	}
 }
 

@@ -102,7 +102,7 @@ func (m *Machine) resume(s *session, x *entry.Attach) {
 		s.follow(s.Process)
 		s.Process = x.Process
 	}
-	s.agree(x)
+	m.agree(s, x)
 	s.Epoch++
 	s.Node, s.Incarnation, s.Failed, s.Left, s.Adopt, s.Released = m.batch.Node, m.batch.Incarnation, false, 0, 0, 0
 	for _, h := range s.channels {

@@ -33,6 +33,8 @@ const (
 	tableLetter
 	tablePolicy
 	tableHeld
+	tableWindow
+	tablePublisher
 )
 
 // object is one thing of the replicated state that is a row: in checkpoints, and in the fingerprint.

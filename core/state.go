@@ -18,6 +18,7 @@ type headerRow struct {
 	Sessions uint64 // id of the last session
 
 	Generation uint64 // of the cluster: how often it was promoted
+	Chunks     uint64 // number of the last window
 }
 
 type header struct {
@@ -33,6 +34,7 @@ func (h *headerRow) code(c *rowCoder) {
 	c.u32(&h.Vhosts)
 	c.u64(&h.Sessions)
 	c.u64(&h.Generation)
+	c.u64(&h.Chunks)
 }
 
 // localRow is what this cluster alone knows.
@@ -343,6 +345,8 @@ type session struct {
 	channels   []*channel // by number
 	exclusive  []*queue   // by id
 	generated  []*queue   // that it had the server name; in no order
+	windows    []*window  // by number
+	publishers []*publisher
 	lastUsed   *channel
 	lastEffect int // place of its newest effect in Effects.List
 }

@@ -72,5 +72,8 @@ func (s *session) status() *SessionStatus {
 		}
 		x.Channels = append(x.Channels, c)
 	}
+	for _, p := range s.publishers {
+		x.Publishers = append(x.Publishers, PublisherStatus{Name: p.Name, Last: p.Highest})
+	}
 	return x
 }

@@ -44,6 +44,10 @@ type Options struct {
 	// any goroutine.
 	PeerAddr func(id uint64) string
 
+	// Answer answers what other nodes Ask this one; nil leaves them without an answer. Called from goroutines of their own,
+	// some at once; question is Answer's to keep.
+	Answer func(peer uint64, question []byte) []byte
+
 	TickInterval     time.Duration // 100 ms
 	ElectionTicks    int           // 15
 	SegmentBytes     int64         // 64 MiB

@@ -7,7 +7,7 @@
 // included, has it on disk. A failed fsync ends the process (Options.Fatal).
 //
 // Not guaranteed: that Submit's commands are applied at all once the node loses its registration (its clients are then
-// closed and the commands are dropped, unconfirmed).
+// closed and the commands are dropped, unconfirmed). That a question that one node Asks another is answered.
 //
 // Concurrency: Node and Group may be used from any goroutine. A Machine's methods are called from its group's apply
 // goroutine only, but for those marked safe.

@@ -43,7 +43,10 @@ type Node struct {
 	heardAt map[uint64]*atomic.Int64 // by peer, on mono's scale
 	pins    map[*pinned]struct{}
 	calls   map[uint64]chan response
+	asked   map[uint64]asking
 	number  uint64
+
+	answering chan struct{} // holds what is answered at once
 }
 
 type pinned struct{ group, index uint64 }
@@ -81,6 +84,7 @@ func newNode(o Options) *Node {
 		opts: o, logger: o.Logger, start: time.Now(),
 		groups: map[uint64]*Group{}, conf: map[uint64]membership{}, heardAt: map[uint64]*atomic.Int64{},
 		pins: map[*pinned]struct{}{}, calls: map[uint64]chan response{},
+		asked: map[uint64]asking{}, answering: make(chan struct{}, asksMost),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
@@ -265,8 +269,13 @@ func (n *Node) receive(from uint64, f transport.Frame) error {
 }
 
 func (n *Node) take(from uint64, f transport.Frame) error {
-	if f.Kind == transport.Response {
+	switch f.Kind {
+	case transport.Response:
 		return n.answered(f.Payload)
+	case transport.Ask:
+		return n.takeAsk(from, f.Payload)
+	case transport.Tell:
+		return n.takeTell(from, f.Payload)
 	}
 	g := n.group(f.Group)
 	if g == nil {

@@ -29,6 +29,8 @@ const (
 	Expect                        // a leader's word which batch it takes next
 	Request                       // a change asked of a group's leader
 	Response                      // its answer
+	Ask                           // a question to a node
+	Tell                          // its answer
 )
 
 // Frame is one unit between nodes. Payload belongs to the transport from Send on. The receiver gets Rest as the end of

@@ -28,6 +28,7 @@ type State interface {
 	Exchanges(vhost string) []api.Exchange
 	Bindings(vhost string) []api.Binding
 	Consumers(vhost string) []api.Consumer
+	Channels(vhost string) []api.Channel
 }
 
 // Cluster is the node's view of its cluster, and the verbs that change it.
@@ -36,17 +37,14 @@ type Cluster interface {
 	Cluster() api.Cluster
 	Groups() []api.Group
 	Listeners() []api.Listener
+	// Certificates are this node's.
+	Certificates() []api.Expiring
+	// Nodes are the members; what only a node itself knows is missing of one that does not answer.
+	Nodes(ctx context.Context) []api.Node
 	AddMember(ctx context.Context, id uint64, address string) error
 	PromoteMember(ctx context.Context, id uint64) error
 	RemoveMember(ctx context.Context, id uint64) error
 	TransferLeader(ctx context.Context, group, id uint64) error
-}
-
-// Connections are the clients of this node.
-type Connections interface {
-	Connections() []api.Connection
-	// CloseConnection closes one by its name; false if there is none.
-	CloseConnection(name, reason string) bool
 }
 
 // Login answers who a caller is. The error's text goes to the log, never to the caller.
@@ -60,6 +58,7 @@ type Options struct {
 	Accounts    Accounts
 	Policies    Policies
 	Objects     Objects
+	Messages    Messages
 	Login       Login
 	Ready       func() error // nil: clients are served
 	Metrics     http.Handler
@@ -73,8 +72,11 @@ type Handler struct {
 	root http.Handler
 }
 
-// bodyBytesMax bounds a request's body.
-const bodyBytesMax = 1 << 20
+// Bounds of a request's body.
+const (
+	bodyBytesMax    = 1 << 20
+	bigBodyBytesMax = 24 << 20 // of those that carry messages or definitions
+)
 
 // New makes a Handler.
 func New(o Options) *Handler {
@@ -94,7 +96,11 @@ func New(o Options) *Handler {
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, bodyBytesMax)
+	most := int64(bodyBytesMax)
+	if path := r.URL.EscapedPath(); strings.HasPrefix(path, "/api/definitions") || strings.HasSuffix(path, "/publish") {
+		most = bigBodyBytesMax
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, most)
 	h.root.ServeHTTP(w, r)
 }
 
@@ -110,7 +116,8 @@ func (h *Handler) openRoutes() router {
 }
 
 func (h *Handler) apiRoutes() router {
-	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes())
+	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes(),
+		h.messageRoutes(), h.clientRoutes(), h.healthRoutes(), h.minorRoutes())
 }
 
 // stateRoutes show what there is, and change the cluster.
@@ -129,13 +136,9 @@ func (h *Handler) stateRoutes() router {
 		{"GET", "/api/exchanges", h.exchanges},
 		{"GET", "/api/exchanges/{vhost}", h.exchanges},
 		{"GET", "/api/exchanges/{vhost}/{name}", h.exchange},
+		{"GET", "/api/exchanges/{vhost}/{name}/bindings/{end}", h.exchangeBindings},
 		{"GET", "/api/bindings", h.bindings},
 		{"GET", "/api/bindings/{vhost}", h.bindings},
-		{"GET", "/api/consumers", h.consumers},
-		{"GET", "/api/consumers/{vhost}", h.consumers},
-		{"GET", "/api/connections", h.connections},
-		{"GET", "/api/connections/{name}", h.connection},
-		{"DELETE", "/api/connections/{name}", h.closeConnection},
 		{"GET", "/api/cluster", h.monitors(h.cluster)},
 		{"GET", "/api/cluster/members", h.monitors(h.members)},
 		{"POST", "/api/cluster/members", h.administrators(h.addMember)},
@@ -143,13 +146,5 @@ func (h *Handler) stateRoutes() router {
 		{"POST", "/api/cluster/members/{id}/promote", h.administrators(h.promoteMember)},
 		{"POST", "/api/cluster/transfer-leader", h.administrators(h.transferLeader)},
 		{"GET", "/api/groups", h.monitors(h.groups)},
-		{"GET", "/api/health/checks/alarms", h.checkAlarms},
-		{"GET", "/api/health/checks/local-alarms", h.checkAlarms},
-		{"GET", "/api/health/checks/virtual-hosts", h.checkGroups},
-		{"GET", "/api/health/checks/ready-to-serve-clients", h.ready},
-		{"GET", "/api/health/checks/is-in-service", h.ready},
-		{"GET", "/api/health/checks/node-is-quorum-critical", h.checkCritical},
-		{"GET", "/api/health/checks/port-listener/{port}", h.checkPort},
-		{"GET", "/api/health/checks/protocol-listener/{protocol}", h.checkProtocol},
 	}
 }

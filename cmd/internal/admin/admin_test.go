@@ -17,14 +17,15 @@ import (
 
 // fake is a node with a fixed state.
 type fake struct {
-	queues []api.Queue
-	groups []api.Group
-	member []api.Member
-	ready  error
-	full   string   // why it is read-only
-	verb   error    // what the verbs answer
-	vhost  string   // that others than administrators and monitors may see
-	calls  []string // verbs called
+	queues       []api.Queue
+	groups       []api.Group
+	member       []api.Member
+	ready        error
+	full         string   // why it is read-only
+	verb         error    // what the verbs answer
+	vhost        string   // that others than administrators and monitors may see
+	calls        []string // verbs called
+	certificates []api.Expiring
 }
 
 func (f *fake) Vhosts() []api.Vhost { return []api.Vhost{{Name: "/", Group: 1}} }
@@ -59,11 +60,10 @@ func (f *fake) RemoveMember(_ context.Context, id uint64) error  { return f.call
 func (f *fake) TransferLeader(_ context.Context, group, id uint64) error {
 	return f.called("transfer %d to %d", group, id)
 }
-func (f *fake) Connections() []api.Connection { return []api.Connection{{Name: "a -> b", Channels: 2}} }
-func (f *fake) CloseConnection(name, reason string) bool {
-	_ = f.called("close %s: %s", name, reason)
-	return name == "a -> b"
+func (f *fake) Nodes(context.Context) []api.Node {
+	return []api.Node{{Name: NodeName(1), Running: true}, {Name: NodeName(2)}}
 }
+func (f *fake) Certificates() []api.Expiring { return f.certificates }
 
 func (f *fake) called(format string, args ...any) error {
 	f.calls = append(f.calls, fmt.Sprintf(format, args...))
@@ -119,7 +119,7 @@ func (f *fake) login(user, password string, peer net.Addr) (api.Whoami, error) {
 
 func (f *fake) handler() *Handler {
 	return New(Options{
-		State: f, Cluster: f, Connections: f, Accounts: f, Policies: f, Objects: f, Login: f.login, Ready: func() error { return f.ready },
+		State: f, Cluster: f, Connections: f, Accounts: f, Policies: f, Objects: f, Messages: f, Login: f.login, Ready: func() error { return f.ready },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") }),
 		Version: "v", Logger: slog.New(slog.DiscardHandler),
 	})

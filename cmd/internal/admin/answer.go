@@ -45,10 +45,20 @@ func done(w http.ResponseWriter, err error) {
 // oneLine keeps joined errors on the one line that a verb prints.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// decode reads a JSON body into v; false if it has answered the caller already.
+// decode reads a JSON body into v; false if it has answered the caller already. As RabbitMQ does it looks at no field that it
+// does not know: its tools repeat there what the path says, and more.
 func decode(w http.ResponseWriter, r *http.Request, v any) bool {
+	return decodeWith(w, json.NewDecoder(r.Body), v)
+}
+
+// decodeStrictly is decode for bodies of our own making, where a field that is not known is a slip.
+func decodeStrictly(w http.ResponseWriter, r *http.Request, v any) bool {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
+	return decodeWith(w, d, v)
+}
+
+func decodeWith(w http.ResponseWriter, d *json.Decoder, v any) bool {
 	err := d.Decode(v)
 	if err == nil && d.Decode(new(json.RawMessage)) != io.EOF {
 		err = errors.New("more than one JSON value")
@@ -58,7 +68,7 @@ func decode(w http.ResponseWriter, r *http.Request, v any) bool {
 	}
 	var big *http.MaxBytesError
 	if errors.As(err, &big) {
-		fail(w, http.StatusRequestEntityTooLarge, "bad_request", fmt.Sprintf("a body has at most %d bytes", bodyBytesMax))
+		fail(w, http.StatusRequestEntityTooLarge, "bad_request", fmt.Sprintf("a body has at most %d bytes", big.Limit))
 	} else {
 		fail(w, http.StatusBadRequest, "bad_request", "body: "+err.Error())
 	}

@@ -2,9 +2,6 @@ package admin
 
 import (
 	"net/http"
-	"os"
-	"runtime"
-	"slices"
 	"strconv"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
@@ -39,28 +36,15 @@ func (h *Handler) overview(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, o)
 }
 
-func (h *Handler) nodeRows() []api.Node {
-	c := h.o.Cluster.Cluster()
-	rows := make([]api.Node, 0, len(c.Members))
-	for _, m := range c.Members {
-		n := api.Node{Name: NodeName(m.ID), Type: "disc", Running: m.Running}
-		if m.ID == c.Node {
-			n.Running, n.OSPid, n.Procs = true, strconv.Itoa(os.Getpid()), runtime.NumCPU()
-		}
-		rows = append(rows, n)
-	}
-	return rows
-}
-
 // NodeName is how listings name a node.
 func NodeName(id uint64) string { return "understudy@" + strconv.FormatUint(id, 10) }
 
 func (h *Handler) nodes(w http.ResponseWriter, r *http.Request) {
-	list(w, r, h.nodeRows(), func(n api.Node) string { return n.Name })
+	list(w, r, h.o.Cluster.Nodes(r.Context()), func(n api.Node) string { return n.Name })
 }
 
 func (h *Handler) node(w http.ResponseWriter, r *http.Request) {
-	one(h, w, r, func(string) []api.Node { return h.nodeRows() },
+	one(h, w, r, func(string) []api.Node { return h.o.Cluster.Nodes(r.Context()) },
 		func(n api.Node) bool { return n.Name == r.PathValue("name") })
 }
 
@@ -82,7 +66,7 @@ func (h *Handler) groups(w http.ResponseWriter, _ *http.Request) {
 
 func (h *Handler) addMember(w http.ResponseWriter, r *http.Request) {
 	var m api.NewMember
-	if decode(w, r, &m) {
+	if decodeStrictly(w, r, &m) {
 		done(w, h.o.Cluster.AddMember(r.Context(), m.ID, m.Address))
 	}
 }
@@ -111,87 +95,7 @@ func (h *Handler) removeMember(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) transferLeader(w http.ResponseWriter, r *http.Request) {
 	var t api.Transfer
-	if decode(w, r, &t) {
+	if decodeStrictly(w, r, &t) {
 		done(w, h.o.Cluster.TransferLeader(r.Context(), t.Group, t.ID))
 	}
-}
-
-// live says that the process answers; nothing else.
-func (h *Handler) live(w http.ResponseWriter, _ *http.Request) { health(w, "") }
-
-// ready says whether clients are served.
-func (h *Handler) ready(w http.ResponseWriter, _ *http.Request) {
-	if err := h.o.Ready(); err != nil {
-		health(w, err.Error())
-		return
-	}
-	health(w, "")
-}
-
-// health answers 200, or 503 with the reason why not.
-func health(w http.ResponseWriter, reason string) {
-	if reason == "" {
-		answer(w, http.StatusOK, api.Health{Status: "ok"})
-		return
-	}
-	answer(w, http.StatusServiceUnavailable, api.Health{Status: "failed", Reason: reason})
-}
-
-// checkAlarms fails if the disk is full, or as checkGroups does.
-func (h *Handler) checkAlarms(w http.ResponseWriter, r *http.Request) {
-	if why := h.o.Cluster.Cluster().ReadOnly; why != "" {
-		health(w, why)
-		return
-	}
-	h.checkGroups(w, r)
-}
-
-// checkGroups fails if a group has stopped or has no leader.
-func (h *Handler) checkGroups(w http.ResponseWriter, _ *http.Request) {
-	for _, g := range h.o.Cluster.Groups() {
-		if g.Error != "" {
-			health(w, "group "+strconv.FormatUint(g.Group, 10)+" stopped: "+g.Error)
-			return
-		}
-		if g.Leader == 0 {
-			health(w, "group "+strconv.FormatUint(g.Group, 10)+" has no leader")
-			return
-		}
-	}
-	health(w, "")
-}
-
-// checkCritical fails if a group would lose its majority with this node.
-func (h *Handler) checkCritical(w http.ResponseWriter, _ *http.Request) {
-	c := h.o.Cluster.Cluster()
-	running, voters := 0, 0
-	for _, m := range c.Members {
-		if m.Role == "voter" {
-			voters++
-			if m.Running && m.ID != c.Node {
-				running++
-			}
-		}
-	}
-	if voters > 1 && running < voters/2+1 {
-		health(w, "without this node "+strconv.Itoa(running)+" of "+strconv.Itoa(voters)+" voters are left: no majority")
-		return
-	}
-	health(w, "")
-}
-
-func (h *Handler) checkPort(w http.ResponseWriter, r *http.Request) {
-	h.checkListener(w, func(l api.Listener) bool { return strconv.Itoa(l.Port) == r.PathValue("port") })
-}
-
-func (h *Handler) checkProtocol(w http.ResponseWriter, r *http.Request) {
-	h.checkListener(w, func(l api.Listener) bool { return l.Protocol == r.PathValue("protocol") })
-}
-
-func (h *Handler) checkListener(w http.ResponseWriter, is func(api.Listener) bool) {
-	if slices.ContainsFunc(h.o.Cluster.Listeners(), is) {
-		health(w, "")
-		return
-	}
-	health(w, "No active listener")
 }

@@ -8,7 +8,8 @@
 // administrators to change, policies for policymakers too, and callers who are neither administrator nor monitoring see the
 // vhosts alone that they have permissions in. Queues, exchanges and bindings are changed by the permissions in the vhost.
 //
-// Not guaranteed: that a listing is one cut over several vhosts; each vhost by itself is.
+// Not guaranteed: that a listing is one cut over several vhosts; each vhost by itself is. What only one node knows (its
+// connections and itself) is missing while that node does not answer.
 //
 // Concurrency: a Handler serves any number of requests; what Options names must be safe for that.
 package admin

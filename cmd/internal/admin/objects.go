@@ -89,9 +89,7 @@ func (h *Handler) deleteExchange(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) bindingRef(w http.ResponseWriter, r *http.Request, toQueue bool) (api.BindingRef, bool) {
 	vhost, ok := h.inVhost(w, r)
 	at := api.BindingRef{Vhost: vhost, Source: r.PathValue("source"), Destination: r.PathValue("destination"), ToQueue: toQueue}
-	if at.Source == "amq.default" {
-		at.Source = ""
-	}
+	at.Source = exchangeName(at.Source)
 	return at, ok
 }
 

@@ -71,16 +71,6 @@ func (h *Handler) state(r *http.Request) State {
 	return scoped{h.o.State, func(vhost string) bool { return h.o.Accounts.MayEnter(name, vhost) }}
 }
 
-// clients are the connections that the caller may see.
-func (h *Handler) clients(r *http.Request) []api.Connection {
-	all := h.o.Connections.Connections()
-	if seesAll(r) {
-		return all
-	}
-	name := caller(r).Name
-	return slices.DeleteFunc(all, func(c api.Connection) bool { return c.User != name })
-}
-
 // scoped is a State of some of the vhosts.
 type scoped struct {
 	all State
@@ -97,6 +87,7 @@ func (s scoped) Queues(vhost string) []api.Queue       { return within(s, vhost,
 func (s scoped) Exchanges(vhost string) []api.Exchange { return within(s, vhost, s.all.Exchanges) }
 func (s scoped) Bindings(vhost string) []api.Binding   { return within(s, vhost, s.all.Bindings) }
 func (s scoped) Consumers(vhost string) []api.Consumer { return within(s, vhost, s.all.Consumers) }
+func (s scoped) Channels(vhost string) []api.Channel   { return within(s, vhost, s.all.Channels) }
 
 // visible narrows a listing to the vhosts that the caller may see.
 func visible[T any](h *Handler, r *http.Request, list func(vhost string) []T) func(vhost string) []T {

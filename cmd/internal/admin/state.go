@@ -79,44 +79,31 @@ func (h *Handler) exchanges(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) exchange(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	if name == "amq.default" { // the default exchange's name is empty, which no path can say
-		name = ""
-	}
+	name := exchangeName(r.PathValue("name"))
 	one(h, w, r, h.state(r).Exchanges, func(x api.Exchange) bool { return x.Name == name })
+}
+
+// exchangeBindings answers the bindings that the exchange of the path is the {end} of.
+func (h *Handler) exchangeBindings(w http.ResponseWriter, r *http.Request) {
+	name, end := exchangeName(r.PathValue("name")), r.PathValue("end")
+	vhost, ok := h.inVhost(w, r)
+	if !ok {
+		return
+	}
+	if end != "source" && end != "destination" ||
+		!slices.ContainsFunc(h.state(r).Exchanges(vhost), func(x api.Exchange) bool { return x.Name == name }) {
+		notFound(w, r)
+		return
+	}
+	rows := slices.DeleteFunc(h.state(r).Bindings(vhost), func(b api.Binding) bool {
+		if end == "source" {
+			return b.Source != name
+		}
+		return b.DestinationType != "exchange" || b.Destination != name
+	})
+	list(w, r, rows, func(b api.Binding) string { return b.Destination })
 }
 
 func (h *Handler) bindings(w http.ResponseWriter, r *http.Request) {
 	inList(h, w, r, h.state(r).Bindings, func(b api.Binding) string { return b.Destination })
-}
-
-func (h *Handler) consumers(w http.ResponseWriter, r *http.Request) {
-	inList(h, w, r, h.state(r).Consumers, func(c api.Consumer) string { return c.ConsumerTag })
-}
-
-func (h *Handler) connections(w http.ResponseWriter, r *http.Request) {
-	list(w, r, h.clients(r), func(c api.Connection) string { return c.Name })
-}
-
-func (h *Handler) connection(w http.ResponseWriter, r *http.Request) {
-	one(h, w, r, func(string) []api.Connection { return h.clients(r) },
-		func(c api.Connection) bool { return c.Name == r.PathValue("name") })
-}
-
-func (h *Handler) closeConnection(w http.ResponseWriter, r *http.Request) {
-	reason := r.Header.Get("X-Reason")
-	if reason == "" {
-		reason = "Closed via management API"
-	}
-	name := r.PathValue("name")
-	own := slices.ContainsFunc(h.o.Connections.Connections(), func(c api.Connection) bool { return c.Name == name && c.User == caller(r).Name })
-	if !own && !has(caller(r), TagAdministrator) {
-		h.forbidden(w, r, "Not administrator user")
-		return
-	}
-	if !h.o.Connections.CloseConnection(name, reason) {
-		notFound(w, r)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
 }

@@ -19,8 +19,15 @@ type Page struct {
 
 // Health is the answer of /health/* and /api/health/checks/*.
 type Health struct {
-	Status string `json:"status"` // ok or failed
-	Reason string `json:"reason,omitempty"`
+	Status    string     `json:"status"` // ok or failed
+	Reason    string     `json:"reason,omitempty"`
+	Alarms    []Alarm    `json:"alarms,omitempty"`
+	Port      int        `json:"port,omitempty"`
+	Protocol  string     `json:"protocol,omitempty"`
+	Missing   any        `json:"missing,omitempty"` // the port or protocol that was asked for
+	Ports     []int      `json:"ports,omitempty"`
+	Protocols []string   `json:"protocols,omitempty"`
+	Expired   []Expiring `json:"expired,omitempty"`
 }
 
 // Overview is /api/overview.
@@ -37,7 +44,7 @@ type Overview struct {
 	Listeners         []Listener     `json:"listeners"`
 }
 
-// ObjectTotals counts what a cluster has. Connections and channels are this node's.
+// ObjectTotals counts what a cluster has.
 type ObjectTotals struct {
 	Channels    int `json:"channels"`
 	Connections int `json:"connections"`
@@ -61,16 +68,42 @@ type Listener struct {
 	Port      int    `json:"port"`
 }
 
-// Node is one row of /api/nodes. What only the node itself knows is there for the answering node alone.
+// Node is one row of /api/nodes. Of one that does not answer there is its name, and that it is not running.
 type Node struct {
-	Name    string `json:"name"`
-	Type    string `json:"type"`
-	Running bool   `json:"running"`
-	OSPid   string `json:"os_pid,omitempty"`
-	Uptime  int64  `json:"uptime,omitempty"`     // ms
-	FDUsed  int    `json:"fd_used,omitempty"`    // open file descriptors
-	MemUsed int64  `json:"mem_used,omitempty"`   // resident bytes
-	Procs   int    `json:"processors,omitempty"` // CPUs
+	Name           string        `json:"name"`
+	Type           string        `json:"type"`
+	Running        bool          `json:"running"`
+	OSPid          string        `json:"os_pid,omitempty"`
+	Uptime         int64         `json:"uptime,omitempty"`       // ms
+	FDUsed         int           `json:"fd_used,omitempty"`      // open file descriptors
+	FDTotal        int           `json:"fd_total,omitempty"`     // that may be open
+	SocketsUsed    int           `json:"sockets_used,omitempty"` // client connections
+	MemUsed        int64         `json:"mem_used,omitempty"`     // resident bytes
+	MemAlarm       bool          `json:"mem_alarm"`
+	DiskFree       int64         `json:"disk_free,omitempty"` // bytes
+	DiskFreeAlarm  bool          `json:"disk_free_alarm"`
+	ProcUsed       int           `json:"proc_used,omitempty"` // goroutines
+	Processors     int           `json:"processors,omitempty"`
+	RatesMode      string        `json:"rates_mode,omitempty"`
+	Partitions     []string      `json:"partitions"` // none: a cut-off minority serves nobody
+	ExchangeTypes  []Named       `json:"exchange_types,omitempty"`
+	AuthMechanisms []Named       `json:"auth_mechanisms,omitempty"`
+	Applications   []Application `json:"applications,omitempty"`
+	DBDir          string        `json:"db_dir,omitempty"` // the data folder
+}
+
+// Named is a thing that a node knows how to do.
+type Named struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Enabled     bool   `json:"enabled"`
+}
+
+// Application is a part of a node.
+type Application struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Version     string `json:"version"`
 }
 
 // Vhost is one row of /api/vhosts.
@@ -151,10 +184,13 @@ type ChannelRef struct {
 	Node           string `json:"node"`
 	Number         uint16 `json:"number"`
 	User           string `json:"user"`
+	PeerHost       string `json:"peer_host"`
+	PeerPort       int    `json:"peer_port"`
 }
 
-// Connection is one row of /api/connections: those of the answering node.
+// Connection is one row of /api/connections.
 type Connection struct {
+	Type             string         `json:"type"` // network
 	Name             string         `json:"name"`
 	UserProvidedName string         `json:"user_provided_name,omitempty"`
 	Node             string         `json:"node"`
@@ -175,6 +211,9 @@ type Connection struct {
 	SentBytes        uint64         `json:"send_oct"`
 	ConnectedAt      int64          `json:"connected_at"` // Unix ms
 	ClientProperties map[string]any `json:"client_properties"`
+	AuthMechanism    string         `json:"auth_mechanism,omitempty"`
+	// UserWhoPerformedAction is the user again, as RabbitMQ has it.
+	UserWhoPerformedAction string `json:"user_who_performed_action"`
 }
 
 // Whoami is /api/whoami.

@@ -12,15 +12,12 @@ type Policy struct {
 	Priority   int64          `json:"priority"`
 }
 
-// NewPolicy is the body of PUT /api/policies/VHOST/NAME. Vhost and name are the path's; those that tools repeat here are not
-// looked at. Numbers of the definition are kept as they are written, so that big integers stay exact.
+// NewPolicy is the body of PUT /api/policies/VHOST/NAME. Numbers of the definition are kept as they are written, so that big integers stay exact.
 type NewPolicy struct {
 	Pattern    *string                    `json:"pattern"`
 	Definition map[string]json.RawMessage `json:"definition"`
 	ApplyTo    string                     `json:"apply-to,omitempty"` // "" is all
 	Priority   int64                      `json:"priority,omitempty"`
-	Vhost      json.RawMessage            `json:"vhost,omitempty"`
-	Name       json.RawMessage            `json:"name,omitempty"`
 }
 
 // VhostLimits is one row of /api/vhost-limits. Value has max-queues and max-connections, those that are set.
@@ -31,7 +28,5 @@ type VhostLimits struct {
 
 // NewLimit is the body of PUT /api/vhost-limits/VHOST/NAME; a negative value is no limit.
 type NewLimit struct {
-	Value *int64          `json:"value"`
-	Vhost json.RawMessage `json:"vhost,omitempty"`
-	Name  json.RawMessage `json:"name,omitempty"`
+	Value *int64 `json:"value"`
 }

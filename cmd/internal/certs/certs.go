@@ -3,6 +3,7 @@ package certs
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -125,6 +126,20 @@ func (s *source) current() *loaded {
 	s.log.Info("TLS files read again", "cert", s.files.Cert)
 	s.last = next
 	return next
+}
+
+// Leaf answers the certificate of a PEM file that its key is for: the first. Errors name the file.
+func Leaf(file string) (*x509.Certificate, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" {
+			return x509.ParseCertificate(block.Bytes)
+		}
+	}
+	return nil, fmt.Errorf("%s holds no certificate", file)
 }
 
 func (f Files) stamps() (seen [3]stamp) {

@@ -1,10 +1,13 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/understudy-mq/understudy/amqp"
@@ -60,24 +63,34 @@ func (n *Node) serveClients() {
 	}
 }
 
-// Connections lists the node's clients.
-func (n *Node) Connections() []api.Connection {
+// ownConnections lists this node's clients.
+func (n *Node) ownConnections() []api.Connection {
 	infos := n.clients.Connections()
 	rows := make([]api.Connection, len(infos))
 	for i, c := range infos {
 		peerHost, peerPort := hostPort(c.Peer)
 		host, port := hostPort(c.Local)
 		rows[i] = api.Connection{
-			Name: c.Name, UserProvidedName: c.Title, Node: n.Name(), User: c.User, Vhost: c.Vhost, Protocol: c.Protocol, State: c.State,
-			PeerHost: peerHost, PeerPort: peerPort, Host: host, Port: port, Channels: c.Channels, ChannelMax: c.ChannelMax,
+			Type: "network", Name: c.Name, UserProvidedName: c.Title, Node: n.Name(), User: c.User, Vhost: c.Vhost, Protocol: c.Protocol,
+			State: c.State, PeerHost: peerHost, PeerPort: peerPort, Host: host, Port: port, Channels: c.Channels, ChannelMax: c.ChannelMax,
 			FrameMax: c.FrameMax, TimeoutSeconds: int64(c.Heartbeat.Seconds()), ConnectedAt: c.Since.UnixMilli(),
-			ReceivedBytes: c.Received, SentBytes: c.Sent,
+			ReceivedBytes: c.Received, SentBytes: c.Sent, UserWhoPerformedAction: c.User,
 			SSL: n.secured(port),
 			ClientProperties: map[string]any{
 				"product": c.Client, "version": c.Version, "connection_name": c.Title,
 			},
 		}
 	}
+	return rows
+}
+
+// Connections lists the clients of all nodes that answer, by name.
+func (n *Node) Connections(ctx context.Context) []api.Connection {
+	rows := []api.Connection{}
+	for _, own := range askAll[[]api.Connection](ctx, n, question{Want: "connections"}) {
+		rows = append(rows, own...)
+	}
+	slices.SortFunc(rows, func(a, b api.Connection) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node)) })
 	return rows
 }
 
@@ -91,9 +104,18 @@ func (n *Node) secured(port int) bool {
 	return false
 }
 
-// CloseConnection closes a client's connection with 320; false if there is none of that name.
-func (n *Node) CloseConnection(name, reason string) bool {
-	return n.clients.CloseConnection(name, reason)
+// CloseConnection closes a client's connection with 320, at whatever node it is; false if there is none of that name.
+func (n *Node) CloseConnection(ctx context.Context, name, reason string) (bool, error) {
+	answers := askAll[bool](ctx, n, question{Want: "close", Name: name, Reason: reason})
+	for _, closed := range answers {
+		if closed {
+			return true, nil
+		}
+	}
+	if all := n.running(); len(answers) < len(all) {
+		return false, admin.Unavailable{Err: fmt.Errorf("%d of %d nodes have not answered: it may be with one of them", len(all)-len(answers), len(all))}
+	}
+	return false, nil
 }
 
 // openAudit opens the record of logins, denials and changes.

@@ -3,6 +3,8 @@ package node
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
@@ -132,15 +134,49 @@ func (n *Node) Consumers(vhost string) []api.Consumer {
 		return all
 	}
 	return gather(n, vhost, list, func(_ uint64, c owned) api.Consumer {
+		status, peer := "up", connectionRef(c.session.Connection)
+		if !c.Active {
+			status = "waiting"
+		}
 		return api.Consumer{
 			ConsumerTag: c.Tag, Queue: api.QueueRef{Name: c.Queue, Vhost: c.Vhost}, AckRequired: !c.NoAck, Exclusive: c.Exclusive,
-			PrefetchCount: c.Prefetch, Active: true, ActivityStatus: "up", Arguments: tableOf(c.Arguments),
+			PrefetchCount: c.Prefetch, Active: c.Active, ActivityStatus: status, Arguments: tableOf(c.Arguments),
 			ChannelDetails: api.ChannelRef{
-				Name:           fmt.Sprintf("%s (%d)", c.session.Connection, c.Channel),
+				Name:           channelName(c.session.Connection, c.Channel),
 				ConnectionName: c.session.Connection, Node: admin.NodeName(c.session.Node), Number: c.Channel, User: c.session.User,
+				PeerHost: peer.PeerHost, PeerPort: peer.PeerPort,
 			},
 		}
 	})
+}
+
+// Channels lists the channels of clients, those of the admin API's own sessions left out.
+func (n *Node) Channels(vhost string) []api.Channel {
+	list := func(m *core.Machine, vhost string) []core.ChannelInfo {
+		return slices.DeleteFunc(m.Channels(vhost), func(c core.ChannelInfo) bool { return c.Session.Connection == errandName })
+	}
+	return gather(n, vhost, list, func(_ uint64, c core.ChannelInfo) api.Channel {
+		s := &c.Session
+		row := api.Channel{
+			Name: channelName(s.Connection, c.Number), Number: c.Number, Node: admin.NodeName(s.Node), User: s.User, UserWhoPerformedAction: s.User,
+			Vhost: s.Vhost, State: "running", Confirm: c.Confirm, Transactional: c.Tx, PrefetchCount: c.Prefetch,
+			GlobalPrefetchCount: c.GlobalPrefetch, ConsumerCount: c.Consumers, MessagesUnacknowledged: c.Unacknowledged,
+			MessagesUncommitted: c.PendingPublishes, AcksUncommitted: c.PendingSettles, ConnectionDetails: connectionRef(s.Connection),
+		}
+		return row
+	})
+}
+
+// channelName is what listings call a channel.
+func channelName(connection string, number uint16) string {
+	return fmt.Sprintf("%s (%d)", connection, number)
+}
+
+// connectionRef reads the client's address off a connection's name, "peer -> local".
+func connectionRef(connection string) api.ConnectionRef {
+	peer, _, _ := strings.Cut(connection, " -> ")
+	host, port := hostPort(peer)
+	return api.ConnectionRef{Name: connection, PeerHost: host, PeerPort: port}
 }
 
 // tableOf renders a field table for JSON; empty for none. The machine holds only tables that it could read.

@@ -68,6 +68,7 @@ type Node struct {
 	admin     *http.Server
 
 	registered registrations
+	started    time.Time
 	clusterID  atomic.Pointer[string]
 	formed     atomic.Bool // the cluster has its id, the first vhost and the first user
 	draining   atomic.Bool
@@ -152,9 +153,9 @@ func newNode(o Options, folder *Folder) *Node {
 	return &Node{
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
-		registered: registrations{in: map[uint64]bool{}},
-		accounts:   people,
-		logins:     auth.New(auth.Options{Users: people.registry}),
+		started: time.Now(), registered: registrations{in: map[uint64]bool{}},
+		accounts: people,
+		logins:   auth.New(auth.Options{Users: people.registry}),
 	}
 }
 
@@ -272,6 +273,7 @@ func (n *Node) startRaft(listen string) error {
 		Observer:  n.observer(),
 		ClusterID: n.ClusterID,
 		PeerTLS:   peerTLS,
+		Answer:    n.answerPeer,
 		Logger:    n.log,
 		Fatal:     n.o.Fatal,
 	})

@@ -243,13 +243,13 @@ func TestAClosedConnectionIsToldWhy(t *testing.T) {
 	ready(t, n)
 	client := dial(t, n)
 	closed := client.NotifyClose(make(chan *amqp.Error, 1))
-	eventually(t, "the connection is listed", func() bool { return len(n.Connections()) == 1 })
-	if !n.CloseConnection(n.Connections()[0].Name, "for a test") {
-		t.Fatal("there is no such connection")
+	eventually(t, "the connection is listed", func() bool { return len(n.ownConnections()) == 1 })
+	if there, err := n.CloseConnection(t.Context(), n.ownConnections()[0].Name, "for a test"); !there || err != nil {
+		t.Fatalf("the connection was not closed: %v, %v", there, err)
 	}
 	wantClosed(t, closed, "for a test")
-	if n.CloseConnection("nobody", "") {
-		t.Error("a connection that is not there was closed")
+	if there, err := n.CloseConnection(t.Context(), "nobody", ""); there || err != nil {
+		t.Errorf("a connection that is not there was closed: %v, %v", there, err)
 	}
 }
 
@@ -412,7 +412,7 @@ func TestClientsAndNodesSpeakTLS(t *testing.T) {
 	}
 	defer client.Close()
 	send(t, client, "q", "secret")
-	if got := nodes[0].Connections(); len(got) != 1 || !got[0].SSL {
+	if got := nodes[0].ownConnections(); len(got) != 1 || !got[0].SSL {
 		t.Errorf("connections %+v, want one with TLS", got)
 	}
 	if _, err := tls.Dial("tcp", both[0].Peer, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err == nil {

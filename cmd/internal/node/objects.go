@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,12 +18,9 @@ import (
 	"github.com/understudy-mq/understudy/core/entry"
 )
 
-// onErrand is the address of an errand's command, but for its session.
-func onErrand() entry.Ref { return entry.Ref{Channel: errandChannel} }
-
 // DeclareQueue declares a queue; created says that it was not there before.
 func (n *Node) DeclareQueue(ctx context.Context, user, vhost, name string, q api.NewQueue) (created bool, err error) {
-	cmd := &entry.QueueDeclare{Ref: onErrand(), Name: name, Durable: q.Durable == nil || *q.Durable, AutoDelete: q.AutoDelete}
+	cmd := &entry.QueueDeclare{Ref: onErrand(), Name: name, Durable: q.Durable == nil || bool(*q.Durable), AutoDelete: bool(q.AutoDelete)}
 	if err := checkObjectName("queue name", name); err != nil {
 		return false, err
 	}
@@ -73,7 +71,8 @@ func has[T any](n *Node, vhost string, list func(*core.Machine, string) []T, is 
 // DeclareExchange declares an exchange; created says that it was not there before.
 func (n *Node) DeclareExchange(ctx context.Context, user, vhost, name string, x api.NewExchange) (created bool, err error) {
 	cmd := &entry.ExchangeDeclare{
-		Ref: onErrand(), Name: name, Type: x.Type, Durable: x.Durable == nil || *x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal,
+		Ref: onErrand(), Name: name, Type: x.Type, Durable: x.Durable == nil || bool(*x.Durable), AutoDelete: bool(x.AutoDelete),
+		Internal: bool(x.Internal),
 	}
 	if err := checkObjectName("exchange name", name); err != nil {
 		return false, err
@@ -159,8 +158,8 @@ func propertiesKeyOf(key string, arguments []byte) string {
 	return escapeKey(key)
 }
 
-// escapeKey keeps the tilde for what propertiesKeyOf says with it.
-func escapeKey(key string) string { return strings.NewReplacer("%", "%25", "~", "%7E").Replace(key) }
+// escapeKey writes a routing key as RabbitMQ does there, and keeps the tilde for what propertiesKeyOf says with it.
+func escapeKey(key string) string { return strings.ReplaceAll(url.QueryEscape(key), "~", "%7E") }
 
 // checkObjectName refuses names that AMQP cannot say, or that people could not read: as AMQP clients are refused.
 func checkObjectName(what, name string) error {

@@ -1,11 +1,8 @@
 package telemetry
 
 import (
-	"os"
 	"slices"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -191,39 +188,8 @@ func (c *collector) processRows() []processRow {
 		{desc("rabbitmq_process_resident_memory_bytes", "Resident memory."), residentBytes},
 		{desc("rabbitmq_process_open_fds", "Open file descriptors."), openFiles},
 		{desc("rabbitmq_process_max_fds", "Most file descriptors that may be open."), maxFiles},
-		{desc("rabbitmq_disk_space_available_bytes", "Free space where the data folder is."), c.diskFree},
+		{desc("rabbitmq_disk_space_available_bytes", "Free space where the data folder is."), func() (float64, bool) { return diskFree(c.id.Data) }},
 		{desc("rabbitmq_erlang_uptime_seconds", "Time since the node's start (the name is RabbitMQ's)."),
 			func() (float64, bool) { return time.Since(c.started).Seconds(), true }},
 	}
-}
-
-// residentBytes reads the process's resident memory where the system tells it.
-func residentBytes() (float64, bool) {
-	b, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0, false
-	}
-	f := strings.Fields(string(b))
-	if len(f) < 2 {
-		return 0, false
-	}
-	pages, err := strconv.ParseUint(f[1], 10, 64)
-	return float64(pages) * float64(os.Getpagesize()), err == nil
-}
-
-func openFiles() (float64, bool) {
-	d, err := os.ReadDir("/proc/self/fd")
-	return float64(len(d)), err == nil
-}
-
-func maxFiles() (float64, bool) {
-	var l syscall.Rlimit
-	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)
-	return float64(l.Cur), err == nil
-}
-
-func (c *collector) diskFree() (float64, bool) {
-	var s syscall.Statfs_t
-	err := syscall.Statfs(c.id.Data, &s)
-	return float64(s.Bavail) * float64(s.Bsize), err == nil
 }
