@@ -213,6 +213,8 @@ func (t *talk) actEnd() error {
 	}
 	return steps(
 		empty(t.prefix+"q"), empty(t.prefix+"e"), empty(t.prefix+"r"),
+		func() error { return t.cancel(2, "c2") },
+		func() error { return t.cancel(2, "c5") },
 		func() error {
 			_, err := t.ask(1, "queue.delete-ok", "queue.delete", t.prefix+"q")
 			return err

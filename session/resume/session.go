@@ -78,13 +78,15 @@ func (s *Session) run(a *attachment) {
 	for {
 		err := a.wait(s.ctx)
 		s.detach(a)
-		if s.ctx.Err() == nil {
-			s.o.Events(Event{Kind: Lost, Address: a.address, Err: err})
+		if s.Err() != nil { // closed by Close
+			s.finish(nil)
+			return
 		}
-		if err = fatal(err); err == nil && s.ctx.Err() == nil {
+		s.o.Events(Event{Kind: Lost, Address: a.address, Err: err})
+		if err = fatal(err); err == nil {
 			a, err = s.connect(s.ctx)
 		}
-		if err != nil || s.ctx.Err() != nil {
+		if err != nil {
 			s.finish(err)
 			return
 		}
