@@ -124,8 +124,31 @@ func (m *Machine) adopt(c *consumer) {
 	m.touch(c)
 }
 
-// resend sends a consumer what it is owed, as far as it has credit. It answers false while it is owed more.
-func (m *Machine) resend(c *consumer) bool {
+// awaitResend has a consumer sent what it is owed at the end of the command: a settlement must not find among its tags one
+// that was sent again meanwhile.
+func (m *Machine) awaitResend(c *consumer) {
+	if !c.owing {
+		c.owing = true
+		m.owing = append(m.owing, c)
+	}
+}
+
+func (m *Machine) resendAll() {
+	for _, c := range m.owing {
+		c.owing = false
+		if c.gone || c.Claim || m.gate.holds() {
+			continue
+		}
+		if m.resend(c); c.Owed == 0 {
+			m.regain(c)
+		}
+	}
+	clear(m.owing)
+	m.owing = m.owing[:0]
+}
+
+// resend sends a consumer what it is owed, as far as it has credit.
+func (m *Machine) resend(c *consumer) {
 	h := c.channel
 	for c.Owed > 0 && c.credit() {
 		tag := h.flight.Next(c.Cursor + 1)
@@ -138,7 +161,6 @@ func (m *Machine) resend(c *consumer) bool {
 		c.Cursor = tag
 		m.resendOne(c, tag)
 	}
-	return c.Owed == 0
 }
 
 func owedTo(c *consumer, r *ledger.Record) bool {

@@ -203,10 +203,14 @@ func (m *Machine) promote(q *queue) {
 
 // regain gives a consumer that has credit again its place in the service ring.
 func (m *Machine) regain(c *consumer) {
-	if c.Turn != 0 || c.Claim || !c.credit() || c.Owed > 0 && !m.resend(c) {
+	if c.Turn != 0 || c.Claim || !c.credit() {
 		return
 	}
-	if c.queue.set.singleActive && c.queue.Active != c.Number || !c.credit() {
+	if c.Owed > 0 {
+		m.awaitResend(c)
+		return
+	}
+	if c.queue.set.singleActive && c.queue.Active != c.Number {
 		return
 	}
 	c.queue.join(c)
@@ -299,10 +303,15 @@ func (m *Machine) await(q *queue) {
 // serve does for the waiting queues what the command has left to do: messages go to consumers with credit, and then those
 // that there is no room or time for go.
 func (m *Machine) serve() {
+	if len(m.owing) > 0 {
+		m.resendAll()
+	}
 	for i := 0; i < len(m.waiting); i++ {
 		q := m.waiting[i]
 		q.waiting = false
-		m.feed(q)
+		if !m.gate.holds() {
+			m.feed(q)
+		}
 		if q.trims {
 			m.trim(q)
 		}
@@ -406,12 +415,12 @@ func (m *Machine) applyGet(x *entry.Get) {
 		return
 	}
 	m.use(q)
-	if tag := h.reget(q); tag != 0 && !x.NoAck {
+	if tag := h.reget(q); tag != 0 && !x.NoAck && !m.gate.holds() {
 		m.sendAgain(h, tag)
 		m.got(h, q, tag, &h.flight.Get(tag).Ref, false)
 		return
 	}
-	if !m.expireHead(q, ^uint64(0)) {
+	if m.gate.holds() || !m.expireHead(q, ^uint64(0)) {
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {
 			e.Command = entry.KindGet
 		}

@@ -224,7 +224,7 @@ func (m *Machine) deleteQueue(q *queue) {
 		s.exclusive = slices.Delete(s.exclusive, at, at+1)
 	}
 	if q.Maker != 0 {
-		m.disown(q)
+		m.unnamed(q)
 	}
 	q.gone = true
 	m.touch(q)

@@ -200,7 +200,7 @@ func (m *Machine) end(s *session, how entry.Outcome) {
 		m.deleteQueue(s.exclusive[len(s.exclusive)-1])
 	}
 	for len(s.generated) > 0 {
-		m.disown(s.generated[len(s.generated)-1])
+		m.unnamed(s.generated[len(s.generated)-1])
 	}
 	v := s.vhost
 	v.sessions--

@@ -161,6 +161,8 @@ var derived = map[string]string{
 	"queueRow.First":      "from the list, when the row is encoded",
 	"consumer.queue":      "by id",
 	"consumer.channel":    "by session and number",
+	"consumer.owing":      "false between commands",
+	"Machine.owing":       "empty between commands",
 	"consumer.next":       "the ring, from turns",
 	"consumer.previous":   "the ring, from turns",
 	"session.vhost":       "by number",
@@ -173,6 +175,11 @@ var derived = map[string]string{
 	"channel.consumers":   "from consumers",
 	"content.at":          "place in a list without order",
 	"local.localRow":      "local facts are no part of the fingerprint",
+	"Machine.link":        "local facts",
+	"Machine.gate":        "of the entry at hand",
+	"Machine.replaying":   "of the entry at hand",
+	"Machine.muted":       "the same everywhere",
+	"Machine.nowhere":     "of the entry at hand",
 	"Machine.group":       "which machine this is",
 	"Machine.bounds":      "the same everywhere",
 	"Machine.header":      "a row",
@@ -281,13 +288,13 @@ func TestFingerprintChangesWithAnyReplicatedField(t *testing.T) {
 			f.Set(old)
 		}
 	})
-	if len(seen) != 20 {
+	if len(seen) != 21 {
 		t.Errorf("only %d kinds of rows were there: %v", len(seen), seen)
 	}
 }
 
 func TestEveryFieldIsReplicatedOrHasAReasonNotToBe(t *testing.T) {
-	for _, x := range []any{header{}, local{}, node{}, vhost{}, exchange{}, binding{}, queue{}, consumer{}, session{}, channel{},
+	for _, x := range []any{header{}, local{}, link{}, node{}, vhost{}, exchange{}, binding{}, queue{}, consumer{}, session{}, channel{},
 		content{}, letter{}, policy{}, held{}, window{}, publisher{}, registry{}, user{}, permission{}, topicPermission{}, Machine{}} {
 		typ := reflect.TypeOf(x)
 		for i := range typ.NumField() {

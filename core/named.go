@@ -21,7 +21,7 @@ const (
 	formerMax       = 256     // processes that are refused; an older one is forgotten
 	takeoversMax    = 8       // that are remembered
 	takeoversStorm  = 3       // of a connection that still answered, within takeoverWindow: it is contended
-	promotionGap    = 1 << 32 // that counters jump by
+	gapTags         = 1 << 32 // that delivery tags jump by at a promotion
 	generationShift = epochCounterBits
 )
 
@@ -136,16 +136,11 @@ func (m *Machine) restartTimers() {
 }
 
 // promoteSessions makes of a standby's sessions those of a cluster of its own: named ones are detached, under a generation
-// that orders above all epochs of the source's, and keep their deliveries; anonymous ones end. Numbers that clients see
-// jump, so that nothing made here is taken for what the source may have made last.
+// that orders above all epochs of the source's, and keep their deliveries; anonymous ones end. Delivery tags jump, so that
+// none is minted again that the source may have minted last.
 func (m *Machine) promoteSessions(generation uint64) {
 	m.header.Generation = generation
-	m.header.Sessions += promotionGap
 	m.touch(&m.header)
-	for _, v := range m.vhosts {
-		v.Messages += promotionGap
-		m.touch(v)
-	}
 	var all []*session
 	m.eachSession(func(s *session) { all = append(all, s) })
 	for _, s := range all {
@@ -163,7 +158,7 @@ func (m *Machine) promoteSessions(generation uint64) {
 		s.Left = m.header.Stamp
 		m.touch(s)
 		for _, h := range s.channels {
-			h.LastTag += promotionGap
+			h.LastTag += gapTags
 			h.flight.Loaded(h.LastTag)
 			m.touch(h)
 		}

@@ -38,8 +38,8 @@ func (m *Machine) claimName(h *channel, q *queue) {
 	m.touch(q)
 }
 
-// disown forgets who had a queue named.
-func (m *Machine) disown(q *queue) {
+// unnamed forgets who had a queue named.
+func (m *Machine) unnamed(q *queue) {
 	if s := m.session[q.Maker]; s != nil {
 		at := slices.Index(s.generated, q)
 		s.generated = slices.Delete(s.generated, at, at+1)

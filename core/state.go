@@ -296,6 +296,7 @@ type consumer struct {
 	queue          *queue
 	channel        *channel
 	next, previous *consumer // in the service ring
+	owing          bool      // on Machine.owing
 }
 
 func (s *consumer) key(dst []byte) []byte {
