@@ -84,8 +84,6 @@ type Broker struct {
 // Stats count since the node's start.
 type Stats struct {
 	Attached, Confirmed, Nacked, Returned, Delivered, DeliveredNoAck, Redelivered, Got, GotEmpty atomic.Uint64
-	// Of named sessions: attached to again, and taken over from a connection of this node.
-	Resumed, TakenOver atomic.Uint64
 }
 
 type group struct {
@@ -157,9 +155,6 @@ func (b *Broker) Attach(ctx context.Context, a Attach, e Endpoint) (*Session, er
 		return nil, about(err, cmd.Key != "")
 	}
 	b.Stats.Attached.Add(1)
-	if s.grant.State != core.StateNew {
-		b.Stats.Resumed.Add(1)
-	}
 	return s, nil
 }
 
@@ -399,7 +394,6 @@ func (g *group) detached(s *Session, e *Event) {
 	g.deliver(s)
 	if e.Command == entry.KindAttach {
 		s.takenOver.Store(true)
-		g.stats.TakenOver.Add(1)
 	}
 	s.closed(&Error{Code: core.CodeConnectionForced, Text: e.Text})
 	delete(g.sessions, s.id)

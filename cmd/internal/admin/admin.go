@@ -59,6 +59,7 @@ type Options struct {
 	Policies    Policies
 	Objects     Objects
 	Messages    Messages
+	Sessions    Sessions
 	Login       Login
 	Ready       func() error // nil: clients are served
 	Metrics     http.Handler
@@ -117,7 +118,7 @@ func (h *Handler) openRoutes() router {
 
 func (h *Handler) apiRoutes() router {
 	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes(),
-		h.messageRoutes(), h.clientRoutes(), h.healthRoutes(), h.minorRoutes())
+		h.messageRoutes(), h.clientRoutes(), h.sessionRoutes(), h.healthRoutes(), h.minorRoutes())
 }
 
 // stateRoutes show what there is, and change the cluster.

@@ -2,11 +2,15 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/understudy-mq/understudy/cmd/internal/admin"
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/audit"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/session"
@@ -20,6 +24,52 @@ func (n *Node) sessionPolicy(vhost, user, connectionName string) core.SessionPol
 	}
 	return policy
 }
+
+// Sessions lists named sessions.
+func (n *Node) Sessions(vhost string) []api.Session {
+	list := func(m *core.Machine, vhost string) []core.SessionInfo {
+		return slices.DeleteFunc(m.Sessions(vhost), func(s core.SessionInfo) bool { return s.Key == "" })
+	}
+	return gather(n, vhost, list, func(_ uint64, s core.SessionInfo) api.Session {
+		row := api.Session{
+			ID: s.Key, User: s.User, Vhost: s.Vhost, State: "attached", Connection: s.Connection, Epoch: s.Epoch, InFlight: s.InFlight,
+			Channels: s.Channels, Expiry: s.Expiry, Node: admin.NodeName(s.Node),
+		}
+		if !s.Attached {
+			row.State, row.Node, row.ExpiresAt = "detached", "", &s.ExpiresAt
+		}
+		return row
+	})
+}
+
+// CloseSession ends a session, attached or not.
+func (n *Node) CloseSession(ctx context.Context, by string, s api.Session) error {
+	is := func(x core.SessionInfo) bool { return x.Key == s.ID && x.User == s.User }
+	find := func(m *core.Machine) (core.SessionInfo, bool) {
+		list := m.Sessions(s.Vhost)
+		if i := slices.IndexFunc(list, is); i >= 0 {
+			return list[i], true
+		}
+		return core.SessionInfo{}, false
+	}
+	group, ok := n.vhostHome(s.Vhost)
+	if !ok {
+		return noVhost(s.Vhost)
+	}
+	var found core.SessionInfo
+	n.states[group].View(func(m *core.Machine) { found, ok = find(m) })
+	if !ok {
+		return admin.NotFound{Err: fmt.Errorf("session '%s' of user '%s' not found", s.ID, s.User)}
+	}
+	cmd := &entry.SessionClose{Session: found.ID, Text: "session closed by user '" + by + "'"}
+	what := audit.Event{Event: "session_closed", By: by, Vhost: s.Vhost, User: s.User, Text: s.ID}
+	return n.recorded(ctx, what, cmd, func(m *core.Machine) bool {
+		x, there := find(m)
+		return !there || x.ID != found.ID
+	})
+}
+
+var _ admin.Sessions = (*Node)(nil)
 
 const (
 	announceLook  = 100 * time.Millisecond // between looks whether the cluster knows this node's address
