@@ -3,10 +3,8 @@ package sessions
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,17 +14,6 @@ import (
 
 	"github.com/understudy-mq/understudy/interop/harness"
 )
-
-// go test ./interop/sessions -timeout 40m -v -args -long [-seed=S]
-var (
-	long = flag.Bool("long", false, "every cut point, and the long runs of the helper")
-	seed = flag.Uint64("seed", 0, "seed of the sample of cut points, 0 for one from the clock")
-)
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(harness.Main(m))
-}
 
 // atOnce is how many conversations go on at the same time.
 const atOnce = 24
@@ -87,7 +74,7 @@ func runCut(c *harness.Cluster, at cutAt, properties table) (t *talk, passed [2]
 // TestACutConversationIsTheConversationWithoutACut is the guarantee of sessions in one: at whatever octet the connection is cut,
 // the conversation that goes on at another node is the one that would have been held without it.
 func TestACutConversationIsTheConversationWithoutACut(t *testing.T) {
-	c := harness.Start(t, harness.Options{Nodes: 3})
+	c := shared()
 	uncut, passed, err := runCut(c, cutAt{octet: -1}, nil)
 	if err != nil {
 		t.Fatalf("uncut: %v\n%s", err, strings.Join(uncut.trace, "\n"))
