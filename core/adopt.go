@@ -182,6 +182,16 @@ func (m *Machine) resendOne(c *consumer, tag uint64) {
 	}
 }
 
+// giveBackOwed returns what a consumer that is gone was owed.
+func (m *Machine) giveBackOwed(c *consumer) {
+	h := c.channel
+	for tag := h.flight.Before(h.LastTag); tag != 0 && c.Owed > 0; tag = h.flight.Before(tag - 1) {
+		if owedTo(c, h.flight.Get(tag)) {
+			m.giveBack(h, tag, entry.Released)
+		}
+	}
+}
+
 // sendAgain notes that an owed delivery is sent on this attachment.
 func (m *Machine) sendAgain(h *channel, tag uint64) {
 	m.mark(h, tag, flagRedelivered, flagOwed)
@@ -194,9 +204,11 @@ func (m *Machine) sendAgain(h *channel, tag uint64) {
 	m.counts.Redelivered++
 }
 
-// askAgain makes all that is unsettled on a channel owed, and sends it to the consumers that have it.
+// askAgain makes what is unsettled on a channel owed, and sends it to the consumers that have it. What a consumer left that
+// was cancelled has nowhere to go, and stays as it is.
 func (m *Machine) askAgain(h *channel) {
 	h.Resumed = true
+	m.touch(h)
 	for _, c := range h.consumers {
 		c.queue.leave(c)
 		c.Cursor = 0
@@ -204,7 +216,7 @@ func (m *Machine) askAgain(h *channel) {
 	}
 	for tag := h.flight.Next(1); tag != 0; tag = h.flight.Next(tag + 1) {
 		r := h.flight.Get(tag)
-		if r.Flags&(flagNoAck|flagGathered|flagOwed) != 0 {
+		if r.Flags&(flagNoAck|flagGathered|flagOwed) != 0 || r.Consumer != 0 && m.holder(h, r) == nil {
 			continue
 		}
 		if r.Flags&flagAgain == 0 && tag > h.Written {

@@ -138,6 +138,7 @@ func (m *Machine) applyCancel(x *entry.Cancel) {
 	c := h.tagged(x.Tag)
 	if c != nil {
 		m.removeConsumer(c)
+		m.giveBackOwed(c)
 	}
 	m.replyNamed(h, entry.KindCancel, x.NoWait, x.Tag, 0, 0)
 	if c != nil {

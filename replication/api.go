@@ -86,6 +86,8 @@ type Status struct {
 	Standby     bool              `json:"standby,omitempty"`  // the group originates nothing
 	Position    uint64            `json:"position,omitempty"` // of a standby: the source's entry replayed last
 	Error       string            `json:"error,omitempty"`    // why the group stopped
+	// SilentMillis is how long this node has heard of no leader, to a tick: 0 while it leads.
+	SilentMillis int64 `json:"silent_ms"`
 }
 
 // EnsureDefaults fills in what was left zero.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ type client struct {
 	url, user string
 	json      bool
 	out       io.Writer
+	patience  time.Duration // for an answer
 }
 
 // flags declares the flags of every verb that asks the admin API.
@@ -51,7 +53,7 @@ func verb(use, short string, args cobra.PositionalArgs, run func(c *client, args
 
 // do sends a request and answers the body of a success. Errors carry the reason that the node gave.
 func (c *client) do(method, path string, body any) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.patience, callTimeout))
 	defer cancel()
 	r, err := c.request(ctx, method, path, body)
 	if err != nil {

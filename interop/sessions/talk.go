@@ -28,7 +28,9 @@ var errCut = errors.New("the connection is lost")
 type talk struct {
 	urls       []string // the first one is dialled first, then the others in turn
 	dials      int
-	dialled    func() // called once the first connection was tried; may be nil
+	dialled    func()         // called once the first connection was tried; may be nil
+	before     func(step int) // called ahead of each step; may be nil
+	step       int
 	properties table
 	prefix     string // of this talk's names, which the trace leaves out
 	frameMax   int
@@ -72,6 +74,9 @@ type parcel struct {
 func (t *talk) say(format string, arguments ...any) {
 	t.trace = append(t.trace, strings.ReplaceAll(fmt.Sprintf(format, arguments...), t.prefix, "~"))
 }
+
+// node is the place among urls of the node that the talk is connected to.
+func (t *talk) node() int { return (t.dials - 1) % len(t.urls) }
 
 // attach makes a connection and restores what the conversation had. An error other than errCut ends the talk.
 func (t *talk) attach() error {
@@ -132,6 +137,9 @@ func (t *talk) restore(l *lane) error {
 
 // do carries out a step, again after every lost connection.
 func (t *talk) do(step func() error) error {
+	if t.step++; t.before != nil {
+		t.before(t.step)
+	}
 	end := time.Now().Add(2 * patience)
 	for {
 		err := errCut

@@ -58,6 +58,7 @@ type Options struct {
 	Accounts    Accounts
 	Policies    Policies
 	Objects     Objects
+	Link        Link
 	Messages    Messages
 	Sessions    Sessions
 	Login       Login
@@ -82,7 +83,7 @@ const (
 // New makes a Handler.
 func New(o Options) *Handler {
 	h := &Handler{o: o}
-	secured, open, debug := h.authenticated(append(h.apiRoutes(), h.accountRoutes()...)), h.openRoutes(), loopbackOnly(profiles())
+	secured, open, debug := h.authenticated(slices.Concat(h.apiRoutes(), h.accountRoutes(), h.linkRoutes())), h.openRoutes(), loopbackOnly(profiles())
 	h.root = http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.EscapedPath(); {
 		case strings.HasPrefix(path, "/api/"):
