@@ -75,6 +75,20 @@ func (t *talk) say(format string, arguments ...any) {
 	t.trace = append(t.trace, strings.ReplaceAll(fmt.Sprintf(format, arguments...), t.prefix, "~"))
 }
 
+// told is the trace in an order that does not depend on what overtook what: what each consumer received, and all else. Confirms
+// and deliveries have no order between them.
+func (t *talk) told() []string {
+	lines := slices.Clone(t.trace)
+	class := func(line string) string {
+		if before, _, ok := strings.Cut(line, " received "); ok {
+			return before
+		}
+		return ""
+	}
+	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(class(a), class(b)) })
+	return lines
+}
+
 // node is the place among urls of the node that the talk is connected to.
 func (t *talk) node() int { return (t.dials - 1) % len(t.urls) }
 
