@@ -86,7 +86,7 @@ func TestACutConversationIsTheConversationWithoutACut(t *testing.T) {
 	}
 	points := cutPoints(passed, first)
 	t.Logf("%d cut points, -seed=%d", len(points), first)
-	failures := runAll(t.Context(), c, points, uncut.trace)
+	failures := runAll(t.Context(), c, points, uncut.told())
 	for _, f := range failures[:min(len(failures), 5)] {
 		t.Error(f)
 	}
@@ -145,11 +145,11 @@ func runAll(ctx context.Context, c *harness.Cluster, points []cutAt, want []stri
 
 func sameTrace(c *harness.Cluster, at cutAt, want []string) error {
 	t, _, err := runCut(c, at, nil)
-	if err == nil && !slices.Equal(t.trace, want) {
+	if err == nil && !slices.Equal(t.told(), want) {
 		err = errors.New("the trace differs")
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", t.prefix, err, difference(t.trace, want))
+		return fmt.Errorf("%s: %w\n%s", t.prefix, err, difference(t.told(), want))
 	}
 	return nil
 }

@@ -101,8 +101,8 @@ func TestAConversationSurvivesWhatBecomesOfItsNode(t *testing.T) {
 			if failed != nil {
 				t.Fatalf("%s: %v", f.name, failed)
 			}
-			if err != nil || !slices.Equal(k.trace, uncut.trace) {
-				t.Errorf("%s before step %d: %v\n%s", f.name, at, err, difference(k.trace, uncut.trace))
+			if err != nil || !slices.Equal(k.told(), uncut.told()) {
+				t.Errorf("%s before step %d: %v\n%s", f.name, at, err, difference(k.told(), uncut.told()))
 			}
 			if err := c.WaitReady(time.Minute); err != nil {
 				t.Fatal(err)
@@ -244,6 +244,15 @@ var outcomes = []outcome{
 	}},
 }
 
+// interrupt cuts the connection, and waits until the talk goes on on another one.
+func (t *talk) interrupt() error {
+	if err := t.f.Close(); err != nil {
+		return err
+	}
+	_, err := t.ask(1, "basic.qos-ok", "basic.qos", 0, t.lane(1).prefetch)
+	return err
+}
+
 func (t *talk) reject(channel uint16, tag uint64) error {
 	t.say("channel %d: reject %d", channel, tag)
 	return t.settle(channel, func(l *lane) error { return t.f.Send(l.number, "basic.reject", tag, true) })
@@ -263,10 +272,15 @@ func (t *talk) transaction(channel uint16, interrupt func() error, parcels ...*p
 			}
 		}
 		if interrupt != nil {
-			if err := interrupt(); err != nil {
+			cut := interrupt
+			interrupt = nil
+			resumed := t.resumed
+			if err := cut(); err != nil {
 				return err
 			}
-			interrupt = nil
+			if t.resumed > resumed {
+				return errCut // what was not committed is gone
+			}
 		}
 		_, err := t.call(l, "tx.commit-ok", "tx.commit")
 		return err
@@ -282,7 +296,7 @@ func TestAResumedSessionChangesNoOutcome(t *testing.T) {
 				k := newTalk(c, i, nil)
 				interrupt := func() error { return nil }
 				if i == 1 {
-					interrupt = func() error { return k.f.Close() }
+					interrupt = k.interrupt
 				}
 				err := steps(k.attachFirst,
 					func() error { return k.openChannel(1, 4) },
@@ -294,7 +308,7 @@ func TestAResumedSessionChangesNoOutcome(t *testing.T) {
 				if i == 1 && k.resumed == 0 {
 					t.Error("it was never interrupted")
 				}
-				traces[i] = k.trace
+				traces[i] = k.told()
 				_ = k.f.Close()
 			}
 			if !slices.Equal(traces[0], traces[1]) {

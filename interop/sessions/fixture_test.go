@@ -221,21 +221,6 @@ func listed(ctx context.Context, n *harness.Node, id string) (row, error) {
 
 var errNoSession = errors.New("no such session")
 
-// awaitDetached waits until a node knows that the session has no connection.
-func awaitDetached(t testing.TB, n *harness.Node, id string) {
-	t.Helper()
-	err := harness.Await(20*time.Second, func(ctx context.Context) error {
-		r, err := listed(ctx, n, id)
-		if err == nil && r.State != "detached" {
-			err = fmt.Errorf("it is %s", r.State)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatalf("session %s: %v", id, err)
-	}
-}
-
 func want(t testing.TB, what string, got, want any) {
 	t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {

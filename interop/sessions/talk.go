@@ -36,7 +36,6 @@ type talk struct {
 	frameMax   int
 
 	f        *rawclient.Frames
-	state    string // of the session, at the last attach
 	channels []*lane
 	replies  uint16 // channel of direct replies, 0 for none
 	replyTo  string // the address that the last request had
@@ -73,6 +72,20 @@ type parcel struct {
 
 func (t *talk) say(format string, arguments ...any) {
 	t.trace = append(t.trace, strings.ReplaceAll(fmt.Sprintf(format, arguments...), t.prefix, "~"))
+}
+
+// told is the trace in an order that does not depend on what overtook what: what each consumer received, and all else. Confirms
+// and deliveries have no order between them.
+func (t *talk) told() []string {
+	lines := slices.Clone(t.trace)
+	class := func(line string) string {
+		if before, _, ok := strings.Cut(line, " received "); ok {
+			return before
+		}
+		return ""
+	}
+	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(class(a), class(b)) })
+	return lines
 }
 
 // node is the place among urls of the node that the talk is connected to.
@@ -141,21 +154,19 @@ func (t *talk) do(step func() error) error {
 		t.before(t.step)
 	}
 	end := time.Now().Add(2 * patience)
-	for {
-		err := errCut
-		if t.f != nil {
+	err := errCut
+	if t.f != nil {
+		err = step()
+	}
+	for errors.Is(err, errCut) {
+		if time.Now().After(end) {
+			return fmt.Errorf("still cut after %v: %w", 2*patience, err)
+		}
+		if err = t.attach(); err == nil {
 			err = step()
 		}
-		for errors.Is(err, errCut) {
-			if time.Now().After(end) {
-				return fmt.Errorf("still cut after %v: %w", 2*patience, err)
-			}
-			if err = t.attach(); err == nil {
-				err = step()
-			}
-		}
-		return err
 	}
+	return err
 }
 
 // call sends a method and waits for its reply; what comes before is taken note of.

@@ -144,6 +144,9 @@ func (c *Consumer) follow(ch settling, deliveries <-chan amqp.Delivery, failures
 			return
 		}
 	default:
+		if c.s.Err() != nil {
+			return // finish says so
+		}
 		err = fmt.Errorf("consumer cancelled by the broker: queue '%s' is gone", c.queue)
 	}
 	c.fail(err)

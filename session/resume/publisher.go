@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -43,7 +44,6 @@ type Receipt struct {
 	exchange, key string
 	mandatory     bool
 	msg           amqp.Publishing
-	seq           int64
 	at            time.Time // of its confirm
 	returned      bool
 	done          chan struct{}
@@ -92,7 +92,7 @@ func (p *Publisher) Publish(ctx context.Context, exchange, key string, mandatory
 		return nil, p.err
 	}
 	p.seq++
-	r := &Receipt{exchange: exchange, key: key, mandatory: mandatory, msg: msg, seq: p.seq, done: make(chan struct{})}
+	r := &Receipt{exchange: exchange, key: key, mandatory: mandatory, msg: msg, done: make(chan struct{})}
 	r.msg.Headers = make(amqp.Table, len(msg.Headers)+2)
 	maps.Copy(r.msg.Headers, msg.Headers)
 	r.msg.Headers[headerName], r.msg.Headers[headerSeq] = p.name, p.seq
@@ -124,6 +124,7 @@ func (p *Publisher) send(r *Receipt) {
 	if p.ch == nil {
 		return
 	}
+	r.returned = false
 	p.sent = append(p.sent, r)
 	if p.ch.PublishWithContext(context.Background(), r.exchange, r.key, r.mandatory, false, r.msg) != nil {
 		p.ch = nil
@@ -143,8 +144,13 @@ func (p *Publisher) attach(ch *amqp.Channel, how EventKind) error {
 	confirms := ch.NotifyPublish(make(chan amqp.Confirmation, cap(p.slots)+len(p.recent)))
 	returns := ch.NotifyReturn(make(chan amqp.Return))
 	failures := ch.NotifyClose(make(chan *amqp.Error, 1))
-	p.ch, p.sent = ch, nil
 	go p.follow(ch, confirms, returns, failures)
+	p.begin(ch, how)
+	return nil
+}
+
+func (p *Publisher) begin(ch publishing, how EventKind) {
+	p.ch, p.sent = ch, nil
 	if how == Promoted {
 		for _, r := range p.recent {
 			p.send(r)
@@ -153,7 +159,6 @@ func (p *Publisher) attach(ch *amqp.Channel, how EventKind) error {
 	for _, r := range p.outbox {
 		p.send(r)
 	}
-	return nil
 }
 
 func (p *Publisher) detach() {
@@ -243,16 +248,16 @@ func (p *Publisher) prune(now time.Time) {
 	}
 }
 
-// returned takes note of a message that found no queue; its confirm follows.
+// returned takes note of a message that found no queue; its confirm follows. Its number was taken out of it, so it is known
+// by what it is: of equal messages, returned in order, the first.
 func (p *Publisher) returned(ch publishing, back *amqp.Return) {
-	seq, ok := back.Headers[headerSeq].(int64)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !ok || p.ch != ch {
+	if p.ch != ch {
 		return
 	}
-	for _, r := range p.outbox {
-		if r.seq == seq {
+	for _, r := range p.sent {
+		if r.mandatory && !r.returned && r.exchange == back.Exchange && r.key == back.RoutingKey && bytes.Equal(r.msg.Body, back.Body) {
 			r.returned = true
 			return
 		}
