@@ -22,6 +22,8 @@ type Attach struct {
 	Connection string        // display name: "peer -> local"
 	Properties message.Table // the client's, which may name a session (Request)
 	ClientID   string        // container-id of AMQP 1.0, "" for AMQP 0-9-1
+	// Own says that the broker itself asks: nothing is judged, counted or limited.
+	Own bool
 }
 
 // Grant is what a named session was granted.
@@ -137,8 +139,10 @@ func (b *Broker) Attach(ctx context.Context, a Attach, e Endpoint) (*Session, er
 		return nil, &Error{Code: core.CodeNotAllowed, Text: fmt.Sprintf("vhost %s not found", a.Vhost)}
 	}
 	s := &Session{group: g, endpoint: e, user: a.User, vhost: a.Vhost, denied: b.denied}
-	if err := b.enter(s); err != nil {
-		return nil, err
+	if !a.Own {
+		if err := b.enter(s); err != nil {
+			return nil, err
+		}
 	}
 	cmd, err := b.ask(a, s)
 	if err == nil {

@@ -56,7 +56,7 @@ func NewConn(nc net.Conn, since time.Time, opts *Options) *Conn {
 	}
 	c.log = opts.Logger.With("connection", c.name)
 	c.recv = newReceiver(opts, c.log, c, c.out, c.shared)
-	c.send = newSender(c.log, c.shared, c.attached, opts.Hosts, counted{c})
+	c.send = newSender(opts, c.log, c.shared, c.attached, c.announce, counted{c})
 	return c
 }
 
@@ -304,6 +304,13 @@ func (c *Conn) tuned(frameMax uint32, heartbeatSeconds uint16) {
 	c.frameMax.Store(frameMax)
 	c.heartbeat.Store(int64(heartbeatSeconds) * int64(time.Second))
 	c.out.signal() // the writer has to learn of its heartbeat
+}
+
+func (c *Conn) announce(queue string, properties, body []byte) {
+	c.mu.Lock()
+	vhost := c.info.Vhost
+	c.mu.Unlock()
+	c.opts.Announce(vhost, queue, properties, body)
 }
 
 func (c *Conn) attach(a session.Attach) (Session, error) {
