@@ -267,3 +267,37 @@ func TestSessionPoliciesAreFoundByConnectionAndUser(t *testing.T) {
 		}
 	}
 }
+
+// TestAPromotionKeepsNamedSessions: with what they have in flight, under a generation of its own. Their time begins with the
+// first leader, however long the promotion was in coming.
+func TestAPromotionKeepsNamedSessions(t *testing.T) {
+	d := named(t)
+	d.Batch(1, publish("x"), &entry.Consume{Ref: ref, Queue: "q", Tag: "ct"}, &entry.QueueDeclare{Ref: ref, Name: "x", Exclusive: true})
+	s := d.Standby()
+	s.Own(promotion)
+	s.Stamp = d.Stamp + 1_000_000
+	s.Own(&entry.NodeUp{Node: 1, Nonce: 99}, &entry.Tick{})
+	s.Own(&entry.LeaderUp{Node: 1, Term: 9})
+	s.Stamp += 59_999
+	s.Own(&entry.Tick{})
+	apply := func(cmds ...entry.Command) []core.Effect {
+		_, _, seq := s.Machine.Incarnation(1)
+		return s.Apply(coretest.Entry(s.Stamp, entry.Batch{Node: 1, Incarnation: 1, Seq: seq + 1, Commands: encode(cmds)}))
+	}
+	fx := apply(&entry.Attach{Vhost: "/", Key: "k", Expiry: 60, Expect: entry.ExpectResume})
+	if len(fx) != 1 || fx[0].State != core.StateResumed || fx[0].Messages != 1 {
+		t.Fatalf("resumed with %+v", fx)
+	}
+	if generation, counter := core.EpochParts(fx[0].Epoch); generation != promotion.Generation.Number || counter != 1 {
+		t.Errorf("epoch is %d.%d", generation, counter)
+	}
+	ref := entry.Ref{Session: fx[0].Session, Epoch: fx[0].Epoch, Channel: 1}
+	fx = apply(&entry.ChannelOpen{Ref: ref}, &entry.QueueDeclare{Ref: ref, Name: "x", Exclusive: true},
+		&entry.Consume{Ref: ref, Queue: "q", Tag: "ct"}, &entry.Publish{Ref: ref, Record: coretest.Record("", "q", nil, "new")})
+	if again := only(fx, core.EffectDelivered); len(only(fx, core.EffectRefused)) > 0 || len(again) != 2 || again[0].Tag != 1 || again[1].Tag < 1<<30 {
+		t.Errorf("after the promotion come %+v", fx)
+	}
+	if got, want := s.Machine.Fingerprint(), s.Machine.Recompute(); got != want {
+		t.Errorf("the fingerprint is %x, not %x", got, want)
+	}
+}
