@@ -19,8 +19,8 @@ import (
 // sessionPolicy answers what a vhost's policies say of the session of a connection.
 func (n *Node) sessionPolicy(vhost, user, connectionName string) core.SessionPolicy {
 	policy := session.NoPolicy
-	if group, ok := n.vhostHome(vhost); ok {
-		n.states[group].View(func(m *core.Machine) { policy = m.SessionPolicy(vhost, user, connectionName) })
+	if home, ok := n.vhostHome(vhost); ok {
+		n.states[home.Group].View(func(m *core.Machine) { policy = m.SessionPolicy(vhost, user, connectionName) })
 	}
 	return policy
 }
@@ -52,12 +52,12 @@ func (n *Node) CloseSession(ctx context.Context, by string, s api.Session) error
 		}
 		return core.SessionInfo{}, false
 	}
-	group, ok := n.vhostHome(s.Vhost)
+	home, ok := n.vhostHome(s.Vhost)
 	if !ok {
 		return noVhost(s.Vhost)
 	}
 	var found core.SessionInfo
-	n.states[group].View(func(m *core.Machine) { found, ok = find(m) })
+	n.states[home.Group].View(func(m *core.Machine) { found, ok = find(m) })
 	if !ok {
 		return admin.NotFound{Err: fmt.Errorf("session '%s' of user '%s' not found", s.ID, s.User)}
 	}
