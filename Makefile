@@ -59,7 +59,7 @@ fuzz: ## every fuzz target for T (default 30s) each
 
 # Client families under interop/ that `make test` runs too, and those that need more of a machine.
 QUICK := amqp091go pika amqplib
-MORE := java aiopika kombu
+MORE := java aiopika kombu php bunny
 
 .PHONY: interop
 interop: ## real clients against one node and against three; CLIENT=name for one of them
@@ -97,6 +97,8 @@ NEEDS_pika := python3:python3 ensurepip:python3-venv
 NEEDS_amqplib := node:nodejs npm:npm
 NEEDS_aiopika := $(NEEDS_pika)
 NEEDS_kombu := $(NEEDS_pika)
+NEEDS_php := php:php-cli /usr/share/php/PhpAmqpLib/autoload.php:php-amqplib
+NEEDS_bunny := ruby:ruby /usr/share/doc/ruby-bunny:ruby-bunny
 NEEDS_java := javac:default-jdk-headless mvn:maven
 
 .PHONY: clients

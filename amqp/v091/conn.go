@@ -270,8 +270,13 @@ func (c *Conn) Closed(e *session.Error) {
 	c.expire()
 }
 
-// Close closes the connection with 320 and text.
+// Close closes the connection with 320 and text. A client that has not opened it yet sees its socket closed: some take a
+// connection.close at that point for a refusal of their password and never come back (bunny 2).
 func (c *Conn) Close(text string) {
+	if c.attached() == nil {
+		c.end()
+		return
+	}
 	c.Closed(&session.Error{Code: core.CodeConnectionForced, Text: text})
 }
 
