@@ -246,3 +246,58 @@ func TestTheLogIsKeptForAStandby(t *testing.T) {
 		t.Errorf("a read of what is gone: %+v", r)
 	}
 }
+
+func TestEveryNodeHearsHowFarAStandbyIs(t *testing.T) {
+	type word struct {
+		name         string
+		group, index uint64
+	}
+	heard := make([]chan word, 3)
+	ms := cluster(t, 3, func(m *member) {
+		to := make(chan word, 8)
+		heard[m.opts.NodeID-1] = to
+		m.opts.Observer.Covered = func(name string, group, index uint64) { to <- word{name, group, index} }
+	})
+	for _, m := range ms {
+		<-m.reg // connected
+	}
+	want := word{"standby", 0, 77}
+	ms[1].node.Covered(want.name, want.group, want.index)
+	for i, to := range heard {
+		select {
+		case got := <-to:
+			if got != want {
+				t.Errorf("node %d heard %+v, want %+v", i+1, got, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("node %d heard nothing", i+1)
+		}
+	}
+}
+
+// TestAnyNodeOfAStandbyHandsOverWhatItHasRead: the leader proposes what the others forward.
+func TestAnyNodeOfAStandbyHandsOverWhatItHasRead(t *testing.T) {
+	source := options(t, 1)
+	source.start()
+	defer source.stop()
+	<-source.reg
+	source.mustSubmit(0, 200)
+	eventually(t, "applied", func() bool { return source.machine.Count() == 200 })
+	ms := cluster(t, 3, func(m *member) { m.opts.Standby = true })
+	for _, m := range ms {
+		eventually(t, "attached", func() bool {
+			_ = m.group().ControlLocal(simtest.Attach(origin().index))
+			is, _, _ := m.machine.Standing()
+			return is
+		})
+	}
+	leader := leaderOf(ms)
+	follower := ms[leader%3+1]
+	follower.follow(source)
+	for _, m := range ms {
+		eventually(t, "all have it", func() bool { return m.machine.Count() == 200 })
+		if m.machine.Own() > 0 || len(m.reg) > 0 {
+			t.Errorf("node %d: the standby made %d entries of its own; registered %v", m.opts.NodeID, m.machine.Own(), len(m.reg) > 0)
+		}
+	}
+}
