@@ -64,9 +64,12 @@ type Node struct {
 	clientTLS *tls.Config
 	accounts  *accounts
 	linkage   linkage
-	audit     *audit.Log
-	logins    *auth.Authenticator
-	admin     *http.Server
+	seeded    bool // the groups began with a source's snapshot
+
+	adminHandler atomic.Pointer[http.Handler]
+	audit        *audit.Log
+	logins       *auth.Authenticator
+	admin        *http.Server
 
 	registered registrations
 	started    time.Time
@@ -164,13 +167,20 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.listen(); err != nil {
 		return err
 	}
-	if err := n.claim(ctx); err != nil {
+	seed, err := n.seedFolder(ctx)
+	if err != nil {
+		return err
+	}
+	if err := n.claim(ctx, seed); err != nil {
 		return err
 	}
 	if err := n.openAudit(); err != nil {
 		return err
 	}
 	if err := n.openStore(); err != nil {
+		return err
+	}
+	if err := n.takeSeed(ctx, seed); err != nil {
 		return err
 	}
 	if err := n.openClients(); err != nil {
@@ -193,7 +203,7 @@ func (n *Node) start(ctx context.Context) error {
 }
 
 // claim makes the folder this node's, asking the cluster to join where that is wanted.
-func (n *Node) claim(ctx context.Context) error {
+func (n *Node) claim(ctx context.Context, seed *seedRecord) error {
 	want := Identity{NodeID: n.cfg.NodeID, Groups: n.cfg.Groups}
 	switch known := n.folder.Identity(); {
 	case n.folder.Fresh() && n.cfg.Join != "":
@@ -202,6 +212,9 @@ func (n *Node) claim(ctx context.Context) error {
 			return err
 		}
 		want.Groups, want.ClusterID, want.Joined = cluster.Groups, cluster.ID, true
+	case seed != nil: // it has its source's number of groups
+		n.seeded = true
+		want.Groups, want.ClusterID = len(seed.Seed.Files)-1, seed.Standby
 	case known.Joined: // it has the cluster's number of groups, whatever its own setting
 		want.Groups = known.Groups
 	}
@@ -270,6 +283,7 @@ func (n *Node) startRaft(listen string) error {
 		Peers:     peers,
 		Join:      n.folder.Identity().Joined,
 		Standby:   n.cfg.Standby,
+		Seeded:    n.seeded,
 		Groups:    n.groups,
 		Machines:  machines,
 		Codec:     codec(),
