@@ -14,6 +14,10 @@ const standbyNameMost = 256
 // index for good. A word may be lost, so that it is to be said again now and then. Safe from any goroutine.
 func (n *Node) Covered(name string, group, index uint64) {
 	n.covered(name, group, index)
+	n.tellCovered(name, group, index)
+}
+
+func (n *Node) tellCovered(name string, group, index uint64) {
 	payload := binary.AppendUvarint(nil, group)
 	payload = appendString(binary.AppendUvarint(payload, index), name)
 	for _, id := range n.peers() {
@@ -34,6 +38,7 @@ func (n *Node) takeCovered(payload []byte) error {
 	if err := r.end(); err != nil || len(name) > standbyNameMost {
 		return errFrame
 	}
+	n.holds.note(string(name), group, index)
 	n.covered(string(name), group, index)
 	return nil
 }

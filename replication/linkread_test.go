@@ -273,6 +273,12 @@ func TestEveryNodeHearsHowFarAStandbyIs(t *testing.T) {
 			t.Fatalf("node %d heard nothing", i+1)
 		}
 	}
+	ms[1].node.Hold("another", 0, 5) // one node hears of it, all hold
+	for _, m := range ms {
+		eventually(t, "every node holds", func() bool {
+			return slices.ContainsFunc(m.node.Holds(), func(h replication.Hold) bool { return h.Name == "another" && h.Positions[0] == 5 })
+		})
+	}
 }
 
 // TestAnyNodeOfAStandbyHandsOverWhatItHasRead: the leader proposes what the others forward.

@@ -118,8 +118,8 @@ func (x *Gate) Dispatch(id uint64, fx *core.Effects) {
 	g.dispatch(fx)
 }
 
-// Covered takes a standby's word: it has a group's entries up to index for good.
-func (x *Gate) Covered(name string, id, index uint64) {
+// Covered takes a standby's word: it has a group's entries up to index for good. It says whether that is more than was known.
+func (x *Gate) Covered(name string, id, index uint64) (more bool) {
 	x.mu.Lock()
 	s := x.standbys[name]
 	if s == nil {
@@ -128,19 +128,18 @@ func (x *Gate) Covered(name string, id, index uint64) {
 		x.standbys[name] = s
 	}
 	s.heard = x.o.Now()
-	moved := index > s.covered[id]
+	more = index > s.covered[id]
 	s.covered[id] = max(s.covered[id], index)
 	x.mu.Unlock()
-	if !moved {
-		return
+	if !more {
+		return false
 	}
-	if g := x.groups[id]; g != nil {
-		g.release(false)
-		return
+	for group, g := range x.groups {
+		if g.on.Load() && (group == id || id == systemGroup) {
+			g.release(false)
+		}
 	}
-	for _, g := range x.groups { // the system group's
-		g.release(false)
-	}
+	return true
 }
 
 // standbysMost bounds how many names are remembered, beyond those heard of lately.

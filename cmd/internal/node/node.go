@@ -24,6 +24,7 @@ import (
 	"github.com/understudy-mq/understudy/replication"
 	"github.com/understudy-mq/understudy/session"
 	"github.com/understudy-mq/understudy/session/auth"
+	"github.com/understudy-mq/understudy/session/gate"
 )
 
 // systemGroup is the group of what belongs to the whole cluster; data groups are 1 to N.
@@ -65,6 +66,7 @@ type Node struct {
 	accounts  *accounts
 	linkage   linkage
 	seeded    bool // the groups began with a source's snapshot
+	gate      *gate.Gate
 
 	adminHandler atomic.Pointer[http.Handler]
 	audit        *audit.Log
@@ -198,6 +200,7 @@ func (n *Node) start(ctx context.Context) error {
 		return errors.Join(err, n.raft.Stop(ctx))
 	}
 	n.background.Go(func() { n.accounts.watch(work) })
+	n.background.Go(func() { n.watchGate(work) })
 	n.background.Go(func() { n.form(work) })
 	return nil
 }
@@ -256,6 +259,7 @@ func (n *Node) openStore() error {
 		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry, Denied: n.denied,
 		Elsewhere: n.heldElsewhere,
 	})
+	n.openGate()
 	a := n.accounts
 	a.state, a.submit, a.changed = n.states[systemGroup].View, n.handle[systemGroup].Submit, n.broker.Reauthorize
 	return nil
@@ -316,6 +320,7 @@ func (n *Node) peerTLS() (*tls.Config, error) {
 // observer follows the groups' fortunes.
 func (n *Node) observer() replication.Observer {
 	return replication.Observer{
+		Covered: func(name string, group, index uint64) { n.gate.Covered(name, group, index) },
 		Registered: func(group, incarnation uint64) {
 			n.broker.Registered(group, incarnation)
 			n.registered.set(group, true)
