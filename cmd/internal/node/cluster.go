@@ -29,6 +29,9 @@ func (n *Node) serveAdmin() error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
+	if err := n.metrics.WatchLink(n.linkMetrics); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
 	var page http.Handler = admin.New(admin.Options{
 		State: n, Cluster: n, Connections: n, Accounts: n.accounts, Policies: n, Objects: n, Link: n, Messages: n, Login: n.login, Ready: n.Ready,
 		Metrics: n.metrics.Handler(), Version: n.o.Version, Logger: n.log,

@@ -30,6 +30,7 @@ type linkage struct {
 	handover  *handover
 	reports   reports
 	seeding   seedProgress
+	degraded  degradation
 }
 
 // close ends the link port.
@@ -42,7 +43,6 @@ func (l *linkage) close() error {
 
 // startLink serves standbys and follows a source, as far as the settings say.
 func (n *Node) startLink(work context.Context) error {
-	n.linkage.handover = &handover{n: n}
 	if err := n.serveLink(); err != nil {
 		return err
 	}

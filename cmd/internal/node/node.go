@@ -156,13 +156,15 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 
 func newNode(o Options, folder *Folder) *Node {
 	people := newAccounts()
-	return &Node{
+	n := &Node{
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
 		started: time.Now(), registered: registrations{in: map[uint64]bool{}},
 		accounts: people,
 		logins:   auth.New(auth.Options{Users: people.registry}),
 	}
+	n.linkage.handover = &handover{n: n}
+	return n
 }
 
 func (n *Node) start(ctx context.Context) error {
@@ -193,10 +195,8 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	work, stop := context.WithCancel(context.Background())
 	n.stop = stop
-	if err := n.serveAdmin(); err != nil {
-		return errors.Join(err, n.raft.Stop(ctx))
-	}
-	if err := n.startLink(work); err != nil {
+	if err := errors.Join(n.startLink(work), n.serveAdmin()); err != nil {
+		stop()
 		return errors.Join(err, n.raft.Stop(ctx))
 	}
 	n.background.Go(func() { n.accounts.watch(work) })
