@@ -57,11 +57,11 @@ func (m *Machine) detachAll(reason string) {
 
 func (m *Machine) detachWhere(reason string, meant func(*session) bool) {
 	var held []*session
-	for _, s := range m.sessions {
+	m.eachSession(func(s *session) {
 		if meant(s) {
 			held = append(held, s)
 		}
-	}
+	})
 	for _, s := range held {
 		if e := m.emit(s, EffectDetached, 0); e != nil {
 			e.Text = reason
@@ -78,6 +78,7 @@ func (m *Machine) applyLeaderUp(x *entry.LeaderUp) {
 			m.use(q) // nobody could while there was no leader
 		}
 	}
+	m.restartTimers()
 }
 
 func (m *Machine) applyClusterInit(x *entry.ClusterInit) {
@@ -131,5 +132,7 @@ func newVhost(row vhostRow) *vhost {
 		binding:     make(map[string]*binding),
 		content:     make(map[uint64]*content),
 		letter:      make(map[uint64]*letter),
+		byKey:       make(map[sessionKey]*session),
+		namedOf:     make(map[string]uint32),
 	}
 }

@@ -79,9 +79,25 @@ func (l *line) control() entry.Command {
 	case "policy-delete":
 		return &entry.PolicyDelete{Vhost: "/", Name: l.values["name"], Operator: l.flag("operator")}
 	case "attach":
-		return &entry.Attach{Request: l.number("request"), Vhost: l.values["vhost"], User: "guest", Connection: l.values["connection"]}
+		return l.attach()
+	case "session-close":
+		return &entry.SessionClose{Session: l.number("session"), Text: l.values["text"]}
 	}
 	return nil
+}
+
+func (l *line) attach() entry.Command {
+	expect := map[string]entry.Expect{"resume": entry.ExpectResume, "new": entry.ExpectNew}
+	x := &entry.Attach{Request: l.number("request"), Vhost: l.values["vhost"], User: l.values["user"], Connection: l.values["connection"],
+		Key: l.values["key"], Process: l.values["process"], Expiry: uint32(l.number("expiry")), Expect: expect[l.values["expect"]],
+		KeepInFlight: l.flag("keep"), KeepOnClose: l.flag("keep-on-close"), SessionsMax: uint32(l.number("most")), Address: l.values["address"]}
+	if x.User == "" {
+		x.User = "guest"
+	}
+	if x.Vhost == "" {
+		x.Vhost = "/"
+	}
+	return x
 }
 
 func (l *line) channelCommand(ref entry.Ref) entry.Command {
@@ -90,6 +106,10 @@ func (l *line) channelCommand(ref entry.Ref) entry.Command {
 		return &entry.Detach{Ref: ref}
 	case "end":
 		return &entry.End{Ref: ref}
+	case "answered":
+		return &entry.Answered{Ref: ref}
+	case "status":
+		return &entry.SessionStatus{Ref: ref}
 	case "open":
 		return &entry.ChannelOpen{Ref: ref}
 	case "close":
@@ -151,7 +171,7 @@ func (l *line) delivery(ref entry.Ref) entry.Command {
 		return &entry.Get{Ref: ref, Queue: l.values["queue"], NoAck: l.flag("no-ack")}
 	case "publish":
 		return &entry.Publish{Ref: ref, Mandatory: l.flag("mandatory"), Fragmented: l.flag("fragmented"),
-			Record: l.record()}
+			DedupID: []byte(l.values["id"]), Publisher: []byte(l.values["publisher"]), Sequence: l.number("sequence"), Record: l.record()}
 	case "fragment":
 		return &entry.Fragment{Ref: ref, Piece: []byte(l.values["piece"])}
 	case "recover":
