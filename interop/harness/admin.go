@@ -55,6 +55,7 @@ func (n *Node) Do(ctx context.Context, method, path string, body io.Reader) ([]b
 		return nil, err
 	}
 	req.SetBasicAuth("guest", "guest")
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := adminClient.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("node %d: %w", n.ID, err)
@@ -68,6 +69,12 @@ func (n *Node) Do(ctx context.Context, method, path string, body io.Reader) ([]b
 		return nil, fmt.Errorf("node %d: %s %s: %s %.200s", n.ID, method, path, resp.Status, answer)
 	}
 	return answer, nil
+}
+
+// Put sends a JSON body to the admin API as guest.
+func (n *Node) Put(ctx context.Context, path, body string) error {
+	_, err := n.Do(ctx, http.MethodPut, path, strings.NewReader(body))
+	return err
 }
 
 // Groups are the raft groups as this node sees them, by group id.
