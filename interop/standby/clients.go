@@ -74,7 +74,7 @@ func (c *client) dial(ctx context.Context) (*amqp.Connection, *amqp.Channel, pla
 		c.at++
 		conn, err := amqp.DialConfig("amqp://guest:guest@"+p.address+"/"+c.vhost, amqp.Config{
 			Vhost: c.vhost, Heartbeat: 2 * time.Second, Dial: amqp.DefaultDial(2 * time.Second),
-			Properties: amqp.Table{"x-session-id": c.session, "x-session-expiry": "300"},
+			Properties: amqp.Table{"x-session-id": c.session, "x-session-expiry": "300", "x-session-on-close": "keep"},
 		})
 		if err == nil {
 			ch, err := conn.Channel()
