@@ -33,7 +33,7 @@ func (n *Node) serveAdmin() error {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	var page http.Handler = admin.New(admin.Options{
-		State: n, Cluster: n, Connections: n, Accounts: n.accounts, Policies: n, Objects: n, Link: n, Messages: n, Login: n.login, Ready: n.Ready,
+		State: n, Cluster: n, Connections: n, Accounts: n.accounts, Policies: n, Objects: n, Vhosts: n, Link: n, Messages: n, Login: n.login, Ready: n.Ready,
 		Metrics: n.metrics.Handler(), Version: n.o.Version, Logger: n.log,
 	})
 	n.adminHandler.Store(&page)
