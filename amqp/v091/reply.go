@@ -38,8 +38,12 @@ func (s *sender) reply(e *session.Event, c *outChannel) {
 	case entry.KindChannelOpen:
 		s.confirm(e.Channel)
 		*c = outChannel{}
+		s.advance(e.Channel, c, 0)
 		s.shared.failed.remove(e.Channel)
 	case entry.KindQueueDeclare:
+		if w, ok := s.shared.answers.take(e.Channel, e.Name); ok && w == wantNameQuietly {
+			return
+		}
 		m = &wire.QueueDeclareOk{Queue: e.Name, MessageCount: e.Messages, ConsumerCount: e.Consumers}
 	case entry.KindQueueDelete:
 		m = &wire.QueueDeleteOk{MessageCount: e.Messages}

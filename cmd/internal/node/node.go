@@ -200,6 +200,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.background.Go(func() { n.watchGate(work) })
 	n.background.Go(func() { n.form(work) })
 	n.background.Go(func() { n.reconcile(work) })
+	n.background.Go(func() { n.announce(work) })
 	return nil
 }
 
@@ -255,7 +256,8 @@ func (n *Node) openStore() error {
 	}
 	n.broker = session.New(session.Options{
 		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry, Denied: n.denied,
-		Elsewhere: n.heldElsewhere,
+		Elsewhere: n.heldElsewhere, Policy: n.sessionPolicy,
+		ExpiryMax: uint32(n.cfg.SessionExpiryMax), SessionsMax: uint32(n.cfg.SessionsPerUserMax),
 	})
 	n.openGate()
 	a := n.accounts
