@@ -67,9 +67,20 @@ interop: ## real clients against one node and against three; CLIENT=name for one
 	$(GO) test -tags interop -count=1 -p 1 -timeout 20m -v $(patsubst %,./interop/%,$(or $(CLIENT),$(QUICK) $(MORE)))
 
 .PHONY: failover
-failover: clients ## three nodes under load, one fault a round; ONLY=fault RUNS=n SEED=n
+failover: clients ## three nodes under load, one fault a round; ONLY=fault, cuts, helper or nodes; RUNS=n SEED=n
+ifeq ($(filter $(ONLY),cuts helper nodes),)
 	$(GO) test ./interop/failover -count=1 -timeout 40m -v -args -long \
 	  $(if $(ONLY),-only=$(ONLY)) $(if $(RUNS),-runs=$(RUNS)) $(if $(SEED),-seed=$(SEED))
+endif
+ifneq ($(filter $(or $(ONLY),cuts),cuts),)
+	$(GO) test ./interop/sessions -run TestACutConversation -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
+endif
+ifneq ($(filter $(or $(ONLY),helper),helper),)
+	$(GO) test ./interop/sessions -run TestHelper -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
+endif
+ifneq ($(filter $(or $(ONLY),nodes),nodes),)
+	$(GO) test ./interop/sessions -run WhatBecomesOfItsNode -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
+endif
 
 .PHONY: long
 long: ## backlog, reclamation, catching up and member replacement at full size
