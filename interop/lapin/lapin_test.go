@@ -21,7 +21,9 @@ func client(t *testing.T) programs.Client {
 	if err := programs.Run("programs", "cargo", "build", "--quiet", "--locked", "--target-dir", target); err != nil {
 		t.Fatal(err)
 	}
-	return func(program string, args ...string) *exec.Cmd { return exec.Command(filepath.Join(target, "debug", program), args...) }
+	return func(program string, args ...string) *exec.Cmd {
+		return exec.Command(filepath.Join(target, "debug", program), args...)
+	}
 }
 
 func TestEveryPartOfTheProtocolWithLapin(t *testing.T) {

@@ -23,7 +23,9 @@ func client(t *testing.T) programs.Client {
 			t.Fatal(err)
 		}
 	}
-	return func(program string, args ...string) *exec.Cmd { return exec.Command(filepath.Join(dir, program), args...) }
+	return func(program string, args ...string) *exec.Cmd {
+		return exec.Command(filepath.Join(dir, program), args...)
+	}
 }
 
 func TestEveryPartOfTheProtocolWithLibrabbitmq(t *testing.T) {
