@@ -301,3 +301,16 @@ func TestAPromotionKeepsNamedSessions(t *testing.T) {
 		t.Errorf("the fingerprint is %x, not %x", got, want)
 	}
 }
+
+func TestADetachedSessionIsHeldByItsUserButHasNoOpenChannels(t *testing.T) {
+	d := named(t)
+	fill(d, 1, "x")
+	d.Batch(1, &entry.Get{Ref: ref, Queue: "q"})
+	if sessions, channels := d.Machine.HeldBy("", 99); sessions != 1 || channels != 1 {
+		t.Errorf("attached: %d sessions, %d channels", sessions, channels)
+	}
+	d.Batch(1, &entry.Detach{Ref: ref})
+	if sessions, channels := d.Machine.HeldBy("", 99); sessions != 1 || channels != 0 {
+		t.Errorf("detached: %d sessions, %d channels", sessions, channels)
+	}
+}
