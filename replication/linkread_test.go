@@ -1,7 +1,9 @@
 package replication_test
 
 import (
+	"bytes"
 	"context"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -305,5 +307,59 @@ func TestAnyNodeOfAStandbyHandsOverWhatItHasRead(t *testing.T) {
 		if m.machine.Own() > 0 || len(m.reg) > 0 {
 			t.Errorf("node %d: the standby made %d entries of its own; registered %v", m.opts.NodeID, m.machine.Own(), len(m.reg) > 0)
 		}
+	}
+}
+
+// TestASourceRestoredFromABackupIsNotFollowed: its log was rewound and has grown again, to the same index in the same term,
+// but it is another log.
+func TestASourceRestoredFromABackupIsNotFollowed(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	<-m.reg
+	m.mustSubmit(0, 100)
+	eventually(t, "applied", func() bool { return m.machine.Count() == 100 })
+	m.stop()
+	backup := options(t, 1)
+	if err := os.CopyFS(backup.opts.Dir, os.DirFS(m.opts.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	restore(t, m.machine, backup.machine)
+
+	lives := func(m *member, from uint64) place {
+		m.start()
+		<-m.reg
+		m.mustSubmit(from, from+1)
+		eventually(t, "applied", func() bool { return m.machine.Count() == 101 })
+		_, end := m.readAll(origin())
+		return end
+	}
+	standby := lives(m, 1000)
+	m.stop()
+	defer backup.stop()
+	if end := lives(backup, 2000); end.index < standby.index || end.term != standby.term {
+		t.Fatalf("the restored log ends at %+v, the standby is at %+v: this tests nothing", end, standby)
+	}
+	if r := backup.read(standby, 1000); r.Status != replication.ReadMismatch || r.Term != standby.term || r.Hash == standby.hash {
+		t.Errorf("a restored source answers %+v to the place %+v", r, standby)
+	}
+}
+
+// restore makes one machine's state another's.
+func restore(t *testing.T, from, to *simtest.Machine) {
+	t.Helper()
+	s, err := from.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if _, err := s.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	index, term, _, err := to.Stage(context.Background(), &b)
+	if err == nil {
+		err = to.Install(index, term)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

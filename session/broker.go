@@ -22,6 +22,8 @@ type Attach struct {
 	Connection string        // display name: "peer -> local"
 	Properties message.Table // the client's, which may name a session (Request)
 	ClientID   string        // container-id of AMQP 1.0, "" for AMQP 0-9-1
+	// Own says that the broker itself asks: nothing is judged, counted or limited.
+	Own bool
 }
 
 // Grant is what a named session was granted.
@@ -143,8 +145,10 @@ func (b *Broker) Attach(ctx context.Context, a Attach, e Endpoint) (*Session, er
 		return nil, &Error{Code: core.CodeNotAllowed, Text: fmt.Sprintf("vhost %s not found", a.Vhost)}
 	}
 	s := &Session{group: g, endpoint: e, user: a.User, vhost: a.Vhost, home: home, homeOf: b.home, denied: b.denied}
-	if err := b.enter(s); err != nil {
-		return nil, err
+	if !a.Own {
+		if err := b.enter(s); err != nil {
+			return nil, err
+		}
 	}
 	cmd, err := b.ask(a, s)
 	if err == nil {
@@ -177,7 +181,7 @@ func about(err error, named bool) error {
 
 // ask makes of what the client says the command that attaches.
 func (b *Broker) ask(a Attach, s *Session) (entry.Attach, error) {
-	cmd := entry.Attach{Vhost: a.Vhost, User: a.User, Connection: a.Connection}
+	cmd := entry.Attach{Vhost: a.Vhost, VhostID: s.home.ID, User: a.User, Connection: a.Connection}
 	r, err := ParseRequest(a.Properties, a.ClientID, b.policy(a.Vhost, a.User, ConnectionName(a.Properties)))
 	if err != nil {
 		return cmd, &Error{Code: core.CodeNotAllowed, Text: err.Error(), Named: true}
@@ -218,7 +222,7 @@ func (g *group) attach(ctx context.Context, cmd entry.Attach, s *Session) error 
 	if err != nil {
 		return err
 	}
-	cmd.Request, cmd.VhostID = request, s.home.ID
+	cmd.Request = request
 	if err := g.submitter.Submit(entry.Append(nil, &cmd), 1); err != nil {
 		g.abandon(request)
 		return &Error{Code: core.CodeConnectionForced, Text: "node cannot reach the vhost's leader: " + err.Error()}

@@ -3,15 +3,29 @@ package v091
 import "sync"
 
 // wanted is what the receiver expects of an answer that the machine will give on a channel.
-type wanted uint8
+type wanted struct {
+	what    purpose
+	quietly bool // the client wants no answer
+	source  string
+	queue   string // that is told what what stands for
+}
+
+type purpose uint8
 
 const (
-	wantStatus      wanted = iota // of the session, as the message of a basic.get
-	wantCounts                    // of the session, as a queue.declare-ok
-	wantName                      // of a queue that the client left to name
-	wantNameQuietly               // the same, but the client wants no answer
-	wantNothing                   // the name of a queue that the client named itself
+	wantStatus      purpose = iota // of the session, as the message of a basic.get
+	wantCounts                     // of the session, as a queue.declare-ok
+	wantName                       // of a queue that the client left to name
+	wantNameQuietly                // the same, but the client wants no answer
+	wantNothing                    // the name of a queue that the client named itself
+	wantBound                      // an ordinary binding
+	wantHosts                      // a binding whose queue is told of the cluster's nodes
+	wantGeneration                 // one whose queue is told of the cluster's generation
+	wantSession                    // one whose queue is told of the session: its status is asked for next
+	wantAnnounced                  // the status of the session, for a queue
 )
+
+func (w purpose) ofName() bool { return w == wantName || w == wantNameQuietly }
 
 // answers is where the receiver notes what answers are to be made of, and learns the names of queues that the machine chose:
 // re-declared without a name, a named session's queue has the name that it had.
@@ -39,10 +53,10 @@ func (a *answers) take(channel uint16, name string) (w wanted, ok bool) {
 	defer a.mu.Unlock()
 	list := a.expected[channel]
 	if len(list) == 0 {
-		return 0, false
+		return wanted{}, false
 	}
 	w, a.expected[channel] = list[0], list[1:]
-	if w == wantName || w == wantNameQuietly {
+	if w.what.ofName() {
 		a.names[channel] = name
 		a.answered.Broadcast()
 	}
@@ -56,7 +70,7 @@ func (a *answers) name(channel uint16) string {
 	for !a.over {
 		pending := false
 		for _, w := range a.expected[channel] {
-			pending = pending || w == wantName || w == wantNameQuietly
+			pending = pending || w.what.ofName()
 		}
 		if !pending {
 			return a.names[channel]

@@ -56,7 +56,7 @@ func NewConn(nc net.Conn, since time.Time, opts *Options) *Conn {
 	}
 	c.log = opts.Logger.With("connection", c.name)
 	c.recv = newReceiver(opts, c.log, c, c.out, c.shared)
-	c.send = newSender(c.log, c.shared, c.attached, opts.Hosts, counted{c})
+	c.send = newSender(opts, c.log, c.shared, c.attached, c.announce, counted{c})
 	return c
 }
 
@@ -270,8 +270,13 @@ func (c *Conn) Closed(e *session.Error) {
 	c.expire()
 }
 
-// Close closes the connection with 320 and text.
+// Close closes the connection with 320 and text. A client that has not opened it yet sees its socket closed: some take a
+// connection.close at that point for a refusal of their password and never come back (bunny 2).
 func (c *Conn) Close(text string) {
+	if c.attached() == nil {
+		c.end()
+		return
+	}
 	c.Closed(&session.Error{Code: core.CodeConnectionForced, Text: text})
 }
 
@@ -304,6 +309,13 @@ func (c *Conn) tuned(frameMax uint32, heartbeatSeconds uint16) {
 	c.frameMax.Store(frameMax)
 	c.heartbeat.Store(int64(heartbeatSeconds) * int64(time.Second))
 	c.out.signal() // the writer has to learn of its heartbeat
+}
+
+func (c *Conn) announce(queue string, properties, body []byte) {
+	c.mu.Lock()
+	vhost := c.info.Vhost
+	c.mu.Unlock()
+	c.opts.Announce(vhost, queue, properties, body)
 }
 
 func (c *Conn) attach(a session.Attach) (Session, error) {

@@ -51,6 +51,8 @@ type Options struct {
 	Version     string
 	Platform    string
 	ClusterName func() string
+	// Announce sends a message of the broker's own to a queue, soon; may be nil. It must not block.
+	Announce func(vhost, queue string, properties, body []byte)
 	// Hosts are the addresses, host:port, at which the cluster serves clients; may be nil.
 	Hosts  func() []string
 	Logger *slog.Logger // discards
@@ -72,6 +74,9 @@ func (o *Options) EnsureDefaults() {
 	defaults(&o.Platform, "Go")
 	if o.ClusterName == nil {
 		o.ClusterName = func() string { return "understudy" }
+	}
+	if o.Announce == nil {
+		o.Announce = func(string, string, []byte, []byte) {}
 	}
 	if o.Hosts == nil {
 		o.Hosts = func() []string { return nil }

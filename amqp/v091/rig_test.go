@@ -112,6 +112,7 @@ type rig struct {
 	loginErr, attachErr error
 	heartbeat           uint16
 	asked               session.Attach
+	announced           []string
 }
 
 func newRig(t testing.TB) *rig {
@@ -122,7 +123,7 @@ func newRig(t testing.TB) *rig {
 	sh := newShared(g.opts.ChannelMax)
 	g.out = newOutbox()
 	g.recv = newReceiver(&g.opts, g.opts.Logger, g, g.out, sh)
-	g.send = newSender(g.opts.Logger, sh, func() Session { return g.session }, g.opts.Hosts, &g.wrote)
+	g.send = newSender(&g.opts, g.opts.Logger, sh, func() Session { return g.session }, g.told, &g.wrote)
 	return g
 }
 
@@ -140,6 +141,11 @@ func opened(t testing.TB, channels ...uint16) *rig {
 	}
 	g.session.forget()
 	return g
+}
+
+// told writes down an announcement.
+func (g *rig) told(queue string, properties, body []byte) {
+	g.announced = append(g.announced, fmt.Sprintf("%s %q %s", queue, properties, body))
 }
 
 func (g *rig) login(user, _ string) (string, error) {

@@ -33,6 +33,7 @@ type sender struct {
 	shared  *shared
 	session func() Session
 	hosts   func() []string
+	told    func(queue string, properties, body []byte) // announces to a queue
 	w       io.Writer
 
 	frameMax int // as tuned
@@ -56,8 +57,8 @@ type sender struct {
 // writeBytes is how much is encoded before it is written out, within one wake.
 const writeBytes = 256 << 10
 
-func newSender(log *slog.Logger, sh *shared, s func() Session, hosts func() []string, w io.Writer) *sender {
-	return &sender{log: log, shared: sh, session: s, hosts: hosts, w: w, frameMax: wire.FrameMaxMin}
+func newSender(opts *Options, log *slog.Logger, sh *shared, s func() Session, told func(string, []byte, []byte), w io.Writer) *sender {
+	return &sender{log: log, shared: sh, session: s, hosts: opts.Hosts, told: told, w: w, frameMax: wire.FrameMaxMin}
 }
 
 func (s *sender) channel(number uint16) *outChannel {

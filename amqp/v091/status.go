@@ -22,7 +22,7 @@ func (r *receiver) getStatus(ch *channel, m *wire.BasicGet) *fault {
 	if !m.NoAck {
 		return refuse(core.CodePreconditionFailed, m.ID(), "queue '%s' can only be read with no-ack", sessionQueue)
 	}
-	r.askStatus(ch, wantStatus)
+	r.askStatus(ch, wanted{what: wantStatus})
 	return nil
 }
 
@@ -35,7 +35,9 @@ func (r *receiver) askStatus(ch *channel, w wanted) {
 func (s *sender) status(e *session.Event) {
 	switch w, ok := s.shared.answers.take(e.Channel, ""); {
 	case !ok || e.Status == nil:
-	case w == wantCounts:
+	case w.what == wantAnnounced:
+		s.told(w.queue, statusProperties(e, s.hosts()), statusBody(e.Status))
+	case w.what == wantCounts:
 		ok := &wire.QueueDeclareOk{Queue: sessionQueue, MessageCount: uint32(e.Status.InFlight)}
 		if e.Status.State != core.StateNew {
 			ok.ConsumerCount = 1

@@ -8,6 +8,7 @@ import (
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/session"
 )
 
 // topology takes the methods that declare, bind and consume.
@@ -68,7 +69,7 @@ func (r *receiver) queueDeclare(ch *channel, m *wire.QueueDeclare) *fault {
 	}
 	if m.Queue == sessionQueue && m.Passive {
 		if !m.NoWait {
-			r.askStatus(ch, wantCounts)
+			r.askStatus(ch, wanted{what: wantCounts})
 		}
 		return nil
 	}
@@ -106,7 +107,7 @@ func (r *receiver) expectName(cmd *entry.QueueDeclare) {
 	case cmd.NoWait:
 		return
 	}
-	r.shared.answers.expect(cmd.Channel, want)
+	r.shared.answers.expect(cmd.Channel, wanted{what: want})
 }
 
 // ofQueue takes the methods that name a queue, or leave it empty for the one declared last on the channel.
@@ -119,6 +120,12 @@ func (r *receiver) ofQueue(ch *channel, m wire.Method) *fault {
 		}
 		if m.Queue == directQueue {
 			return refuse(core.CodeAccessRefused, m.ID(), "cannot bind or unbind to a volatile (direct reply-to) queue")
+		}
+		if session.Announces(m.Exchange) {
+			return r.bindAnnouncements(ch, m)
+		}
+		if !m.NoWait {
+			r.shared.answers.expect(ch.number, wanted{what: wantBound})
 		}
 		return r.checked(m.ID(), m.Arguments, &entry.QueueBind{Binding: entry.Binding{
 			Ref: ref, Destination: m.Queue, Source: m.Exchange, Key: m.RoutingKey, NoWait: m.NoWait, Arguments: m.Arguments,

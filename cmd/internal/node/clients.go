@@ -38,6 +38,7 @@ func (n *Node) openClients() error {
 			Version:         n.o.Version,
 			ClusterName:     n.ClusterID,
 			Hosts:           n.hosts,
+			Announce:        n.sayToQueue,
 		},
 		Logger: n.log,
 	})

@@ -70,15 +70,16 @@ type Node struct {
 	logins       *auth.Authenticator
 	admin        *http.Server
 
-	registered registrations
-	started    time.Time
-	clusterID  atomic.Pointer[string]
-	formed     atomic.Bool // the cluster has its id, the first vhost and the first user, or had them
-	draining   atomic.Bool
-	ready      chan struct{} // closed when clients were first served
-	readyOnce  sync.Once
-	stop       context.CancelFunc // ends the background work
-	background sync.WaitGroup
+	registered    registrations
+	announcements chan toSay
+	started       time.Time
+	clusterID     atomic.Pointer[string]
+	formed        atomic.Bool // the cluster has its id, the first vhost and the first user, or had them
+	draining      atomic.Bool
+	ready         chan struct{} // closed when clients were first served
+	readyOnce     sync.Once
+	stop          context.CancelFunc // ends the background work
+	background    sync.WaitGroup
 }
 
 // handle is a group of replication's that is not there yet when its users are made.
@@ -156,7 +157,7 @@ func newNode(o Options, folder *Folder) *Node {
 	n := &Node{
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
-		started: time.Now(), registered: registrations{in: map[uint64]bool{}},
+		started: time.Now(), registered: registrations{in: map[uint64]bool{}}, announcements: make(chan toSay, announcementsMax),
 		accounts: people,
 		logins:   auth.New(auth.Options{Users: people.registry}),
 	}
@@ -199,8 +200,9 @@ func (n *Node) start(ctx context.Context) error {
 	n.background.Go(func() { n.accounts.watch(work) })
 	n.background.Go(func() { n.watchGate(work) })
 	n.background.Go(func() { n.form(work) })
-	n.background.Go(func() { n.reconcile(work) })
 	n.background.Go(func() { n.announce(work) })
+	n.background.Go(func() { n.speak(work) })
+	n.background.Go(func() { n.reconcile(work) })
 	return nil
 }
 
