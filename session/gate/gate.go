@@ -105,11 +105,8 @@ func (x *Gate) Dispatch(id uint64, fx *core.Effects) {
 		x.o.Dispatch(id, fx)
 		return
 	}
-	for i := range fx.List {
-		if fx.List[i].Kind == core.EffectLink {
-			g.refresh() // ahead of the run's other effects: at worst one waits that need not
-			break
-		}
+	if fx.Linked {
+		g.refresh() // ahead of the run's other effects: at worst one waits that need not
 	}
 	if !g.on.Load() {
 		x.o.Dispatch(id, fx)
@@ -186,6 +183,13 @@ func (x *Gate) covers(name string, id uint64) (index, system uint64) {
 }
 
 const systemGroup = 0
+
+// Refresh has the gate look at a group anew that has changed without effects: a snapshot was installed.
+func (x *Gate) Refresh(id uint64) {
+	if g := x.groups[id]; g != nil {
+		g.refresh()
+	}
+}
 
 // refresh looks at the group's policies and gate anew.
 func (g *group) refresh() {

@@ -62,7 +62,13 @@ func newRig(t *testing.T, policy ...any) *rig {
 	return r
 }
 
-func (r *rig) apply(fx []core.Effect) { r.gate.Dispatch(dataGroup, &core.Effects{List: fx}) }
+func (r *rig) apply(fx []core.Effect) {
+	r.gate.Dispatch(dataGroup, &core.Effects{List: fx, Linked: len(only(fx, core.EffectLink)) > 0})
+}
+
+func only(fx []core.Effect, kind core.EffectKind) []core.Effect {
+	return slices.DeleteFunc(slices.Clone(fx), func(e core.Effect) bool { return e.Kind != kind })
+}
 
 func (r *rig) do(cmds ...entry.Command) { r.apply(r.data.Batch(1, cmds...)) }
 
@@ -313,4 +319,17 @@ func TestANodeThatIsBehindTheStandbyHoldsNothingBack(t *testing.T) {
 	r.gate.Covered(standby, dataGroup, r.data.Index+1)
 	r.publish()
 	r.wantHeard("an entry that the standby has already", core.EffectConfirmed)
+}
+
+func TestASnapshotThatIsInstalledChangesTheGateToo(t *testing.T) {
+	r := newRig(t)
+	r.data.Control(&entry.PolicySet{Vhost: "/", Name: "p", Pattern: ".*", ApplyTo: "vhost",
+		Definition: message.AppendTable(nil, message.Table{{Key: "link-confirm", Value: "sync"}})},
+		&entry.LinkGate{Standby: standby, State: entry.GateUp}) // its effects were never dispatched here
+	r.hear()
+	r.publish()
+	r.wantHeard("before the look", core.EffectConfirmed)
+	r.gate.Refresh(dataGroup)
+	r.publish()
+	r.wantHeard("after it")
 }
