@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -198,4 +200,36 @@ func disturb(t *testing.T, ctx context.Context, c *harness.Cluster, doors []*doo
 			t.Fatal(err)
 		}
 	}
+}
+
+func TestTheHelpersExampleRuns(t *testing.T) {
+	c := harness.Start(t, harness.Options{Nodes: 3})
+	program := filepath.Join(t.TempDir(), "example")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/understudy-mq/understudy/session/resume/example").CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, append([]string{"-orders", "20000"}, c.URLs()...)...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// Once it is under way, the node that it is connected to is killed.
+	err := harness.Await(30*time.Second, func(ctx context.Context) error {
+		q, err := c.Node(2).Queue(ctx, "example.orders")
+		if err == nil && q.Messages == 0 {
+			err = fmt.Errorf("no order yet")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Node(1).Kill9()
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	hasText(t, "what it prints", out.String(), "attached "+c.Node(1).AMQP, "resumed ", "20000 orders published, 20000 worked off")
 }
