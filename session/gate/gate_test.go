@@ -241,7 +241,7 @@ func TestAStandbyThatIsIdleIsNotAbsent(t *testing.T) {
 	}
 }
 
-func TestBoundedSlowsPublishersAndHoldsNothing(t *testing.T) {
+func TestBoundedHoldsConfirmsOnlyWhileTheStandbyIsTooFarBehind(t *testing.T) {
 	r := newRig(t, "link-confirm", "bounded", "link-max-lag", "2s")
 	r.up()
 	r.publish()
@@ -254,6 +254,11 @@ func TestBoundedSlowsPublishersAndHoldsNothing(t *testing.T) {
 	if s := r.gate.Slow(); len(s) != 1 || !strings.Contains(s["/"], "2s") {
 		t.Errorf("slowed: %v", s)
 	}
+	r.publish()
+	r.wantHeard("too far behind")
+	r.gate.Covered(standby, dataGroup, r.data.Index-1)
+	r.pass(100 * time.Millisecond)
+	r.wantHeard("near enough again", core.EffectConfirmed)
 	r.cover(standby)
 	if s := r.gate.Slow(); len(s) > 0 {
 		t.Errorf("slowed with a standby that has caught up: %v", s)
