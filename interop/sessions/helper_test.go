@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -185,12 +186,14 @@ func disturb(t *testing.T, ctx context.Context, c *harness.Cluster, doors []*doo
 			return
 		case <-tick.C:
 		}
-		i := random.IntN(len(doors))
 		if random.IntN(2) == 0 {
-			t.Logf("cut %d connections of node %d", doors[i].cut(), i+1)
+			i := slices.IndexFunc(doors, func(d *door) bool { return d.connections() > 0 })
+			if i >= 0 { // else they are being made
+				t.Logf("cut %d connections of node %d", doors[i].cut(), i+1)
+			}
 			continue
 		}
-		n := c.Node(i + 1)
+		n := c.Node(random.IntN(len(doors)) + 1)
 		t.Logf("kill node %d", n.ID)
 		n.Kill9()
 		if err := n.Start(); err != nil {
