@@ -63,6 +63,7 @@ type Options struct {
 	Objects     Objects
 	Link        Link
 	Messages    Messages
+	Sessions    Sessions
 	Login       Login
 	Ready       func() error // nil: clients are served
 	Metrics     http.Handler
@@ -121,7 +122,7 @@ func (h *Handler) openRoutes() router {
 
 func (h *Handler) apiRoutes() router {
 	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes(),
-		h.messageRoutes(), h.clientRoutes(), h.healthRoutes(), h.minorRoutes(), h.vhostRoutes())
+		h.messageRoutes(), h.clientRoutes(), h.sessionRoutes(), h.healthRoutes(), h.minorRoutes(), h.vhostRoutes())
 }
 
 // stateRoutes show what there is, and change the cluster.
