@@ -41,12 +41,12 @@ func (c Client) Session(t *testing.T) {
 	p.mustSay("published")
 	tags := p.holds(nil)
 	for range sessionCycles {
-		rival := startRival(t, cluster)
+		rival := StartRival(t, cluster, sessionQueue)
 		dead := KillAttached(t, cluster, rival.node)
 		p.mustSay("own 1")
 		p.mustSay("published")
 		p.holds(tags)
-		rival.stop()
+		rival.Stop()
 		if err := dead.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -105,18 +105,18 @@ func (p *Program) nextHeld() string {
 	return p.mustLine()
 }
 
-// rival is a consumer of the queue that no session knows. It must get nothing.
-type rival struct {
+// Rival is a consumer of a session's queue that belongs to nobody's session. It must get nothing.
+type Rival struct {
 	t    testing.TB
 	node *harness.Node
 	conn *amqp.Connection
 	in   <-chan amqp.Delivery
 }
 
-// startRival consumes from a node that has no client, so that it outlives the kill.
-func startRival(t testing.TB, c *harness.Cluster) *rival {
+// StartRival consumes from the queue at a node that has no client, so that it outlives the kill.
+func StartRival(t testing.TB, c *harness.Cluster, queue string) *Rival {
 	t.Helper()
-	r := &rival{t: t, node: idle(t, c)}
+	r := &Rival{t: t, node: idle(t, c)}
 	conn, err := amqp.Dial(r.node.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -126,13 +126,17 @@ func startRival(t testing.TB, c *harness.Cluster) *rival {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.in, err = ch.Consume(sessionQueue, "rival", true, false, false, false, nil); err != nil {
+	if r.in, err = ch.Consume(queue, "rival", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func (r *rival) stop() {
+// Node is where it consumes.
+func (r *Rival) Node() *harness.Node { return r.node }
+
+// Stop ends it; that it got something, or was cut off, fails the test.
+func (r *Rival) Stop() {
 	r.t.Helper()
 	if r.conn.IsClosed() {
 		r.t.Fatal("the rival lost its connection")
