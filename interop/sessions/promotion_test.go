@@ -154,6 +154,14 @@ func TestHelperLosesNothingWhenAStandbyIsPromotedThatHadNotHeardOfTheLastMoment(
 		}
 	}
 	p.consumed.Wait()
+	after := connect(t, p.standby.URL(), session(unique("s")))
+	want(t, "generation", after.status()["x-session-generation"], 1)
+	p.await(20*time.Second, func(context.Context) error { // and not of the dead source's nodes
+		if hosts := after.status()["x-session-hosts"]; hosts != p.standby.AMQP {
+			return fmt.Errorf("clients are told of %q", hosts)
+		}
+		return nil
+	})
 	t.Logf("published %d; %d came once more", total, p.seen.repeated)
 	if p.seen.fault != "" {
 		t.Error(p.seen.fault)
