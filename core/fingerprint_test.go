@@ -300,7 +300,7 @@ func TestFingerprintChangesWithAnyReplicatedField(t *testing.T) {
 			f.Set(old)
 		}
 	})
-	if len(seen) != 21 {
+	if len(seen) != 23 {
 		t.Errorf("only %d kinds of rows were there: %v", len(seen), seen)
 	}
 }
