@@ -13,20 +13,7 @@ const partBytesMax = 128 << 20
 // begins in the entry.
 func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 	h := m.channelOf(&x.Ref)
-	if h == nil {
-		return
-	}
-	if m.marked = x.Marked() && h.session.named(); m.marked {
-		if done := m.identify(h, x); done {
-			return
-		}
-	}
-	if err := message.ParseRecord(x.Record, &m.record); err != nil {
-		m.refuse(h, entry.KindPublish, CodeInternalError, err.Error())
-		return
-	}
-	if code, text := m.route(h.session.vhost); code != CodeOK {
-		m.refuse(h, entry.KindPublish, code, text)
+	if h == nil || !m.admit(h, x) {
 		return
 	}
 	var parts []message.Part
@@ -66,6 +53,22 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 		m.rememberAtHand(h.session)
 	}
 	m.confirm(h, EffectConfirmed)
+}
+
+// admit reads and routes a publish; false if it goes no further, which its client has been told.
+func (m *Machine) admit(h *channel, x *entry.Publish) bool {
+	if m.marked = x.Marked() && h.session.named(); m.marked && m.identify(h, x) {
+		return false
+	}
+	if err := message.ParseRecord(x.Record, &m.record); err != nil {
+		m.refuse(h, entry.KindPublish, CodeInternalError, err.Error())
+		return false
+	}
+	if code, text := m.route(h.session.vhost); code != CodeOK {
+		m.refuse(h, entry.KindPublish, code, text)
+		return false
+	}
+	return true
 }
 
 // route finds the queues that the record at hand goes to, or answers its refusal.
