@@ -52,6 +52,7 @@ func (m *Machine) applyChannelOpen(x *entry.ChannelOpen) {
 	at, _ := s.searchChannel(x.Channel)
 	h := newChannel(s, channelRow{Session: s.ID, Number: x.Channel})
 	s.channels = slices.Insert(s.channels, at, h)
+	s.counters().ChannelsOpened++
 	m.touch(h)
 	m.reply(h, entry.KindChannelOpen, false)
 }
@@ -76,6 +77,7 @@ func (m *Machine) applyChannelClose(x *entry.ChannelClose) {
 func (m *Machine) forget(h *channel) {
 	m.release(h, entry.Released)
 	s := h.session
+	s.counters().ChannelsClosed++
 	at, _ := s.searchChannel(h.Number)
 	s.channels = slices.Delete(s.channels, at, at+1)
 	s.lastUsed = nil
@@ -173,6 +175,9 @@ func (m *Machine) applyQos(x *entry.Qos) {
 // confirm confirms one publish, or with EffectNacked refuses it. Those of a channel in a row become one effect.
 func (m *Machine) confirm(h *channel, kind EffectKind) {
 	s := h.session
+	if h.Confirm && kind == EffectConfirmed {
+		s.counters().Confirmed++
+	}
 	if !h.Confirm || m.fx.Node != 0 && m.fx.Node != s.Node {
 		return
 	}

@@ -343,6 +343,7 @@ func (m *Machine) deliver(q *queue, c *consumer) {
 	r := m.takeReady(q)
 	h := c.channel
 	tag := m.fly(h, q, c, r, c.NoAck)
+	h.session.counters().delivered(&q.counters, c.NoAck, r.Flags&flagRedelivered != 0)
 	h.Served = c.Number
 	if !c.NoAck {
 		c.InFlight++
@@ -379,6 +380,8 @@ func (m *Machine) applyGet(x *entry.Get) {
 	}
 	m.use(q)
 	if !m.expireHead(q, ^uint64(0)) {
+		h.session.counters().GotEmpty++
+		q.counters.GotEmpty++
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {
 			e.Command = entry.KindGet
 		}
@@ -386,6 +389,7 @@ func (m *Machine) applyGet(x *entry.Get) {
 	}
 	r := m.takeReady(q)
 	tag := m.fly(h, q, nil, r, x.NoAck)
+	h.session.counters().got(&q.counters, x.NoAck, r.Flags&flagRedelivered != 0)
 	if e := m.emit(h.session, EffectGot, h.Number); e != nil {
 		e.Command, e.Tag, e.NoAck, e.Messages = entry.KindGet, tag, x.NoAck, uint32(q.ready.len())
 		m.describe(e, q, &r)

@@ -24,6 +24,7 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 		m.refuse(h, entry.KindPublish, code, text)
 		return
 	}
+	m.countPublish(h)
 	var parts []message.Part
 	if x.Fragmented {
 		parts = m.takeParts(h)
@@ -60,6 +61,24 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 		m.enqueueAll(v, r, &marks, letter, parts)
 	}
 	m.confirm(h, EffectConfirmed)
+}
+
+// countPublish counts the publish at hand, which is routed.
+func (m *Machine) countPublish(h *channel) {
+	h.publishes = true
+	c := h.session.counters()
+	c.published(m.record.BodySize)
+	if h.Confirm {
+		c.PublishedConfirm++
+	}
+	if len(m.routes) > 0 {
+		c.Routed++
+	}
+	if len(m.record.Exchange) > 0 {
+		x := &h.session.vhost.lastExchange.counters
+		x.In++
+		x.Out += uint64(len(m.routes))
+	}
 }
 
 // route finds the queues that the record at hand goes to, or answers its refusal.
@@ -160,7 +179,9 @@ func (m *Machine) recordHeaders() message.Table {
 }
 
 func (m *Machine) unroutable(h *channel, x *entry.Publish, r *ready.Ref, parts []message.Part) {
-	if x.Mandatory {
+	if !x.Mandatory {
+		h.session.counters().Dropped++
+	} else {
 		m.giveReturn(h, Content{Number: r.Number, Loc: message.Loc(r.Loc), Size: r.Size, Record: x.Record}, parts)
 	}
 	m.live.removeParts(parts)
@@ -168,6 +189,7 @@ func (m *Machine) unroutable(h *channel, x *entry.Publish, r *ready.Ref, parts [
 
 // giveReturn hands a mandatory message back to its publisher.
 func (m *Machine) giveReturn(h *channel, c Content, parts []message.Part) {
+	h.session.counters().Returned++
 	if e := m.emit(h.session, EffectReturned, h.Number); e != nil {
 		e.Command, e.Code, e.Text = entry.KindPublish, CodeNoRoute, "NO_ROUTE"
 		e.Content = c

@@ -36,6 +36,7 @@ func (m *Machine) applyAttach(x *entry.Attach) {
 	s := &session{vhost: v, sessionRow: sessionRow{ID: m.header.Sessions, Epoch: 1, Vhost: v.Vhost,
 		Node: m.batch.Node, Incarnation: m.batch.Incarnation, User: x.User, Key: x.Key, Connection: x.Connection}}
 	m.addSession(s)
+	s.counters().SessionsOpened++
 	m.touch(s)
 	if e := m.emit(s, EffectAttached, 0); e != nil {
 		e.Request = x.Request
@@ -93,6 +94,7 @@ func (m *Machine) applyEnd(x *entry.End) {
 // end ends a session: its channels close, and its exclusive queues go.
 func (m *Machine) end(s *session, how entry.Outcome) {
 	m.closeChannels(s, how)
+	s.counters().SessionsClosed++
 	for len(s.exclusive) > 0 {
 		m.deleteQueue(s.exclusive[len(s.exclusive)-1])
 	}
@@ -107,6 +109,7 @@ func (m *Machine) end(s *session, how entry.Outcome) {
 }
 
 func (m *Machine) closeChannels(s *session, how entry.Outcome) {
+	s.counters().ChannelsClosed += uint64(len(s.channels))
 	for _, h := range s.channels {
 		m.release(h, how)
 		h.gone = true

@@ -221,7 +221,9 @@ func (m *Machine) commitPublish(h *channel, p *pending) {
 	case len(m.routes) > 0:
 		m.enqueueAll(v, r, &x, letter, p.Parts)
 	default:
-		if p.Mandatory {
+		if !p.Mandatory {
+			h.session.counters().Dropped++
+		} else {
 			m.giveReturn(h, m.contentOf(v, &r), p.Parts)
 		}
 		m.live.removeParts(p.Parts)

@@ -102,6 +102,9 @@ type vhost struct {
 	lastQueue     *queue
 	lastConsumer  *consumer
 	lastExchange  *exchange
+	counted       []*Counters // by node, in no order
+	buried        [len(reasonNames)]uint64
+	arrived       uint64 // of the dead letters
 }
 
 func (v *vhost) key(dst []byte) []byte { return keyOf(dst, tableVhost, uint64(v.Vhost)) }
@@ -133,8 +136,9 @@ type exchange struct {
 	meta
 	exchangeRow
 	configured       bool
-	policy, operator *policy    // that count for it
-	at               int        // in vhost.exchanges
+	policy, operator *policy // that count for it
+	at               int     // in vhost.exchanges
+	counters         ExchangeCounters
 	from             []*binding // it is the source; in no order
 	to               []*binding // it is the destination; in no order
 }
@@ -222,6 +226,7 @@ type queue struct {
 	exclusive        *consumer // the one that asked to be alone
 	bindings         []*binding
 	waiting          bool // on Machine.waiting
+	counters         QueueCounters
 }
 
 func (q *queue) timing() *timer { return &q.timer }
@@ -322,6 +327,7 @@ type session struct {
 	exclusive  []*queue   // by id
 	lastUsed   *channel
 	lastEffect int // place of its newest effect in Effects.List
+	counted    *Counters
 }
 
 func (s *session) key(dst []byte) []byte { return keyOf(dst, tableSession, s.ID) }
@@ -362,6 +368,7 @@ type channel struct {
 	meta
 	channelRow
 	timer     timer
+	publishes bool // it has published
 	session   *session
 	flight    ledger.Ledger
 	consumers []*consumer // by number

@@ -77,6 +77,8 @@ type Status struct {
 	FirstIndex  uint64            `json:"first_index"`
 	LastIndex   uint64            `json:"last_index"`
 	Error       string            `json:"error,omitempty"` // why the group stopped
+	// CommitLatency is how long the newest of this node's batches took until it was applied here; 0 where none was yet.
+	CommitLatency time.Duration `json:"commit_latency"`
 }
 
 // EnsureDefaults fills in what was left zero.

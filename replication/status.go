@@ -2,6 +2,7 @@ package replication
 
 import (
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
@@ -22,6 +23,7 @@ func (g *Group) Status() Status {
 	g.statusLock.Unlock()
 	s.FirstIndex, _ = g.log.FirstIndex()
 	s.LastIndex, _ = g.log.LastIndex()
+	s.CommitLatency = time.Duration(g.submits.latency.Load())
 	return s
 }
 

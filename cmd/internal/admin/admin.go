@@ -25,10 +25,15 @@ func (e Unavailable) Error() string { return e.Err.Error() }
 type State interface {
 	Vhosts() []api.Vhost
 	Queues(vhost string) []api.Queue
+	Queue(vhost, name string) (api.Queue, bool)
 	Exchanges(vhost string) []api.Exchange
 	Bindings(vhost string) []api.Binding
 	Consumers(vhost string) []api.Consumer
 	Channels(vhost string) []api.Channel
+	// Traffic is what has passed through some vhosts, with rates.
+	Traffic(vhosts []string) api.Traffic
+	// Totals are the numbers of messages in some vhosts, with rates, by the names of api.QueueTotals.
+	Totals(vhosts []string) map[string]any
 }
 
 // Cluster is the node's view of its cluster, and the verbs that change it.

@@ -48,23 +48,70 @@ func gather[T, R any](n *Node, vhost string, list func(m *core.Machine, vhost st
 
 // Queues lists queues.
 func (n *Node) Queues(vhost string) []api.Queue {
+	members, online := n.memberNames()
+	now := time.Now()
 	return gather(n, vhost, (*core.Machine).Queues, func(group uint64, q core.QueueInfo) api.Queue {
-		arguments := tableOf(q.Arguments)
-		kind, _ := arguments["x-queue-type"].(string)
-		if kind == "" {
-			kind = "classic"
-		}
-		row := api.Queue{
-			Name: q.Name, Vhost: q.Vhost, Type: kind, Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive,
-			Arguments: arguments, State: "running", Node: n.leaderName(group), Messages: uint64(q.Ready + q.Unacknowledged),
-			MessagesReady: uint64(q.Ready), MessagesUnacknowledged: uint64(q.Unacknowledged), Consumers: q.Consumers,
-			MessageBytesReady: q.ReadyBytes, Policy: orNull(q.Policy), OperatorPolicy: orNull(q.OperatorPolicy),
-		}
-		if row.Node == "" {
-			row.State = "down"
-		}
-		return row
+		return n.queueRow(now, group, &q, members, online)
 	})
+}
+
+// Queue is one queue's row.
+func (n *Node) Queue(vhost, name string) (row api.Queue, ok bool) {
+	group, ok := n.vhostHome(vhost)
+	if !ok {
+		return row, false
+	}
+	var q core.QueueInfo
+	n.states[group].View(func(m *core.Machine) { q, ok = m.Queue(vhost, name) })
+	if !ok {
+		return row, false
+	}
+	members, online := n.memberNames()
+	return n.queueRow(time.Now(), group, &q, members, online), true
+}
+
+func (n *Node) queueRow(now time.Time, group uint64, q *core.QueueInfo, members, online []string) api.Queue {
+	arguments := tableOf(q.Arguments)
+	kind, _ := arguments["x-queue-type"].(string)
+	if kind == "" {
+		kind = "classic"
+	}
+	counts := totalCounts(uint64(q.Ready), uint64(q.Unacknowledged))
+	key := q.Vhost + "\x00" + q.Name
+	depths := n.rates.stats(now, "depths\x00"+key, counts)
+	row := api.Queue{
+		QueueBasics: api.QueueBasics{
+			Name: q.Name, Vhost: q.Vhost, Type: kind, Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive,
+			Arguments: arguments, State: "running", Node: n.leaderName(group),
+		},
+		QueueTotals: api.QueueTotals{
+			Messages: uint64(q.Ready + q.Unacknowledged), MessagesReady: uint64(q.Ready), MessagesUnacknowledged: uint64(q.Unacknowledged),
+		},
+		MessagesDetails: rateOf(depths, "messages"), MessagesReadyDetails: rateOf(depths, "messages_ready"),
+		MessagesUnacknowledgedDetails: rateOf(depths, "messages_unacknowledged"),
+		Consumers:                     q.Consumers,
+		MessageBytesReady:             q.ReadyBytes, Policy: orNull(q.Policy), OperatorPolicy: orNull(q.OperatorPolicy),
+		SingleActiveConsumerTag: orNull(q.Active), MessageStats: n.rates.stats(now, "queue\x00"+key, queueCounts(&q.Counters)),
+	}
+	if row.Node == "" {
+		row.State = "down"
+	}
+	if kind == "quorum" {
+		row.Leader, row.Members, row.Online = row.Node, members, online
+	}
+	return row
+}
+
+// memberNames are the nodes that keep what is in a queue: all.
+func (n *Node) memberNames() (members, online []string) {
+	for _, m := range n.Cluster().Members {
+		name := admin.NodeName(m.ID)
+		members = append(members, name)
+		if m.Running || m.ID == n.cfg.NodeID {
+			online = append(online, name)
+		}
+	}
+	return members, online
 }
 
 // leaderName is the node that leads a group, "" for none.
@@ -77,10 +124,14 @@ func (n *Node) leaderName(group uint64) string {
 
 // Exchanges lists exchanges.
 func (n *Node) Exchanges(vhost string) []api.Exchange {
+	now := time.Now()
 	return gather(n, vhost, (*core.Machine).Exchanges, func(_ uint64, x core.ExchangeInfo) api.Exchange {
 		return api.Exchange{
 			Name: x.Name, Vhost: x.Vhost, Type: x.Type, Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal,
 			Arguments: tableOf(x.Arguments), Policy: orNull(x.Policy), OperatorPolicy: orNull(x.OperatorPolicy),
+			MessageStats: n.rates.stats(now, "exchange\x00"+x.Vhost+"\x00"+x.Name, []count{
+				{name: "publish_in", value: x.Counters.In}, {name: "publish_out", value: x.Counters.Out},
+			}),
 		}
 	})
 }

@@ -67,6 +67,7 @@ type Node struct {
 	logins    *auth.Authenticator
 	admin     *http.Server
 
+	rates      meter
 	registered registrations
 	started    time.Time
 	clusterID  atomic.Pointer[string]
@@ -153,7 +154,7 @@ func newNode(o Options, folder *Folder) *Node {
 	return &Node{
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
-		started: time.Now(), registered: registrations{in: map[uint64]bool{}},
+		started: time.Now(), rates: meter{readings: map[string]*reading{}}, registered: registrations{in: map[uint64]bool{}},
 		accounts: people,
 		logins:   auth.New(auth.Options{Users: people.registry}),
 	}
