@@ -91,6 +91,19 @@ func (m *Machine) applyEnd(x *entry.End) {
 	}
 }
 
+func (m *Machine) applyAnswered(*entry.Answered) {}
+
+func (m *Machine) applySessionClose(x *entry.SessionClose) {
+	s := m.session[x.Session]
+	if s == nil {
+		return
+	}
+	if e := m.emit(s, EffectDetached, 0); e != nil {
+		e.Text = x.Text
+	}
+	m.end(s, entry.Released)
+}
+
 // end ends a session: its channels close, and its exclusive queues go.
 func (m *Machine) end(s *session, how entry.Outcome) {
 	m.closeChannels(s, how)

@@ -13,16 +13,23 @@ const (
 	EffectNone EffectKind = iota
 	// EffectReply: the command Command has been carried out. Name is a declared queue's name or a consumer's tag;
 	// Messages and Consumers are counts where the command's reply has them. Not emitted for commands with NoWait. The
-	// reply of an End is the last effect of its session; a Detach has none.
+	// reply of an End is the last effect of its attachment; a Detach has none.
 	EffectReply
 	// EffectRefused: the command Command was refused with Code and Text (a channel error, or with Code.Hard() a connection
 	// error). The channel (or session) is failed: later commands on it are dead until it is closed. Command is KindNone where
 	// no command was at fault: a delivery was not settled in time.
 	EffectRefused
 	// EffectAttached: session Session now belongs to the connection that made attempt Request on node Node, under Epoch.
+	// State says how it came to that; Messages is how many deliveries it has in flight, Count how many of those that it
+	// had were taken from it (as failed once too often), Name its address (entry.Attach). Where the session was attached
+	// elsewhere, an EffectDetached under the old epoch comes before.
 	EffectAttached
-	// EffectDetached: the session left its node (taken over, NodeDown, ended by expiry). Text is the reason.
+	// EffectDetached: the attachment Epoch of the session is over. Text is the reason, for the client. Command is KindAttach
+	// where another connection took the session over: the node closes the connection with CodeConnectionForced at once, and
+	// says Answered if that was still alive. It is KindNone where the node or the session is gone.
 	EffectDetached
+	// EffectStatus: the answer of a SessionStatus: Status.
+	EffectStatus
 	// EffectConfirmed: the next Count publishes of a confirming channel, in order, are confirmed.
 	EffectConfirmed
 	// EffectNacked: the next Count publishes of a confirming channel are refused.
@@ -54,6 +61,7 @@ type Effect struct {
 	Count       uint32
 	Messages    uint32
 	Consumers   uint32
+	State       SessionState
 	Session     uint64
 	Epoch       uint64
 	Node        uint64
@@ -62,6 +70,7 @@ type Effect struct {
 	Incarnation uint64
 	Name        string
 	Text        string
+	Status      *SessionStatus
 	Content
 }
 

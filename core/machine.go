@@ -214,6 +214,12 @@ func (m *Machine) apply(cmd entry.Command) {
 		m.applyDetach(x)
 	case *entry.End:
 		m.applyEnd(x)
+	case *entry.Answered:
+		m.applyAnswered(x)
+	case *entry.SessionStatus:
+		m.applySessionStatus(x)
+	case *entry.SessionClose:
+		m.applySessionClose(x)
 	default:
 		if !m.applyAccess(cmd) {
 			m.applyOnChannel(cmd)

@@ -95,21 +95,6 @@ type (
 	// VhostCreate makes a virtual host in this group. Repeating it does nothing.
 	VhostCreate struct{ ID, Name string }
 
-	// Attach opens (or, for a named session, resumes) a session on the sending node. Request is the node's own number
-	// for the attempt and comes back in the effect. Key is empty for an anonymous session. Connection is the
-	// connection's display name.
-	Attach struct {
-		Request    uint64
-		Vhost      string
-		User       string
-		Key        string
-		Connection string
-	}
-	// Detach says that the connection is gone; an anonymous session ends with it.
-	Detach struct{ Ref }
-	// End closes a session in good order.
-	End struct{ Ref }
-
 	// ChannelOpen opens a channel of the session.
 	ChannelOpen struct{ Ref }
 	// ChannelClose closes one: deliveries return to their queues. Reply is false when it acknowledges the machine's own
@@ -197,9 +182,18 @@ type (
 	}
 	// Publish routes one message. Record is the content (package message), kept as it is. With Fragmented the body
 	// begins with what the channel's Fragment commands carried.
+	//
+	// A named session's publish may say how to recognise it if it is sent again: by DedupID, or by Publisher (at most
+	// PublisherBytesMax) and Sequence (from 1). A repetition is confirmed and does nothing else. A Sequence that is too far
+	// behind the publisher's highest to tell is nacked. What was nacked or routed nowhere may be sent again. An anonymous
+	// session's are ignored. Whoever encodes the command takes the headers that it found them in out of Record: they were
+	// for the broker, and no consumer must publish them again by accident.
 	Publish struct {
 		Ref
 		Mandatory, Fragmented bool
+		DedupID               []byte // its digest counts, any length will do
+		Publisher             []byte
+		Sequence              uint64
 		Record                []byte
 	}
 	// Fragment carries a piece (at most 1 MiB) of a big message's body, ahead of its Publish.
@@ -209,20 +203,25 @@ type (
 	}
 	// Settle gives the fate of deliveries. Without Multiple every tag from First to Last must be unsettled; with it,
 	// all unsettled tags up to Last are meant (Last 0: all).
+	//
+	// In a named session a tag that is settled already is no error, only one above the channel's highest. With Multiple only
+	// those tags are meant whose last sending was on the same attachment as Last's; the node replaces a client's 0 by the
+	// highest tag that it has written to the socket on this attachment, and sends nothing where it has written none.
 	Settle struct {
 		Ref
 		Outcome     Outcome
 		Multiple    bool
 		First, Last uint64
 	}
-	// Recover returns all unsettled deliveries of the channel to their queues. (Requeue false asks a named session's
-	// deliveries again.)
+	// Recover returns all unsettled deliveries of the channel to their queues. With Requeue false they are sent again on the
+	// channel instead: only a session with KeepInFlight may ask for that.
 	Recover struct {
 		Ref
 		Requeue, NoWait bool
 	}
-	// Written says that every delivery of the channel up to Tag has reached the socket: windows of consumers without a
-	// prefetch renew, and no-ack deliveries are settled.
+	// Written says that delivery Tag, and every one that the channel was sent before it on this attachment, has reached the
+	// socket: windows of consumers without a prefetch renew, and no-ack deliveries are settled. After a resume old tags are
+	// sent again, so that the last one sent need not be the highest.
 	Written struct {
 		Ref
 		Tag uint64
@@ -320,6 +319,8 @@ func maker(k Kind) func() Command {
 		return makers[k]
 	case KindUserPut <= k && k < kindAccessEnd:
 		return accessMakers[k-KindUserPut]
+	case KindAnswered <= k && k < kindSessionsEnd:
+		return sessionMakers[k-KindAnswered]
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/commands.golden anew (
 // commands answers a new command of each kind.
 func commands(t testing.TB) []Command {
 	var all []Command
-	for k := KindNone + 1; k < kindAccessEnd; k++ {
-		if kindEnd <= k && k < KindUserPut {
+	for k := KindNone + 1; k < kindSessionsEnd; k++ {
+		if kindEnd <= k && k < KindUserPut || kindAccessEnd <= k && k < KindAnswered {
 			continue // kinds to come
 		}
 		make := maker(k)

@@ -47,13 +47,6 @@ func (x *Tick) code(*coder)          {}
 func (x *ClusterInit) code(c *coder) { c.str(&x.ID); c.str(&x.Former) }
 func (x *VhostCreate) code(c *coder) { c.str(&x.ID); c.str(&x.Name) }
 
-func (x *Attach) code(c *coder) {
-	c.u64(&x.Request)
-	c.str(&x.Vhost)
-	c.str(&x.User)
-	c.str(&x.Key)
-	c.str(&x.Connection)
-}
 func (x *Detach) code(c *coder)        { x.Ref.code(c) }
 func (x *End) code(c *coder)           { x.Ref.code(c) }
 func (x *ChannelOpen) code(c *coder)   { x.Ref.code(c) }
@@ -122,9 +115,7 @@ func (x *Consume) code(c *coder) {
 func (x *Cancel) code(c *coder) { x.Ref.code(c); c.str(&x.Tag); c.boolean(&x.NoWait) }
 func (x *Get) code(c *coder)    { x.Ref.code(c); c.str(&x.Queue); c.boolean(&x.NoAck) }
 func (x *Publish) code(c *coder) {
-	x.Ref.code(c)
-	c.boolean(&x.Mandatory)
-	c.boolean(&x.Fragmented)
+	x.head(c)
 	c.bytes(&x.Record)
 }
 func (x *Fragment) code(c *coder) { x.Ref.code(c); c.bytes(&x.Piece) }

@@ -1,5 +1,53 @@
 package entry
 
+// PublisherBytesMax is the longest name of a publisher.
+const PublisherBytesMax = 128
+
+// What a Publish's flags say; most have none.
+const (
+	publishMandatory = 1 << iota
+	publishFragmented
+	publishDedupID
+	publishSequence
+)
+
+// head codes all of a Publish but its record.
+func (x *Publish) head(c *coder) {
+	x.Ref.code(c)
+	flags := uint8(0)
+	if c.encoding {
+		flags = x.flags()
+	}
+	c.u8(&flags)
+	if !c.encoding {
+		x.Mandatory, x.Fragmented = flags&publishMandatory != 0, flags&publishFragmented != 0
+		x.DedupID, x.Publisher, x.Sequence = nil, nil, 0
+	}
+	if flags&publishDedupID != 0 {
+		c.bytes(&x.DedupID)
+	}
+	if flags&publishSequence != 0 {
+		c.bytes(&x.Publisher)
+		c.u64(&x.Sequence)
+	}
+}
+
+func (x *Publish) flags() (flags uint8) {
+	if x.Mandatory {
+		flags |= publishMandatory
+	}
+	if x.Fragmented {
+		flags |= publishFragmented
+	}
+	if len(x.DedupID) > 0 {
+		flags |= publishDedupID
+	}
+	if len(x.Publisher) > 0 || x.Sequence > 0 {
+		flags |= publishSequence
+	}
+	return flags
+}
+
 // The commands that come once per message have decoders and encoders of their own: through the Command interface the
 // coder would escape to the heap.
 
@@ -35,9 +83,7 @@ func AppendPublish(dst []byte, x *Publish) []byte {
 // built in place. x.Record is not looked at.
 func AppendPublishHead(dst []byte, x *Publish, recordBytes int) []byte {
 	c := coder{buf: append(dst, byte(KindPublish)), encoding: true}
-	x.Ref.code(&c)
-	c.boolean(&x.Mandatory)
-	c.boolean(&x.Fragmented)
+	x.head(&c)
 	n := uint64(recordBytes)
 	c.u64(&n)
 	return c.buf
