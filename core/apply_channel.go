@@ -175,8 +175,8 @@ func (m *Machine) applyQos(x *entry.Qos) {
 // confirm confirms one publish, or with EffectNacked refuses it. Those of a channel in a row become one effect.
 func (m *Machine) confirm(h *channel, kind EffectKind) {
 	s := h.session
-	if h.Confirm && kind == EffectConfirmed {
-		s.counters().Confirmed++
+	if h.Confirm {
+		s.counters().answered(kind)
 	}
 	if !h.Confirm || m.fx.Node != 0 && m.fx.Node != s.Node {
 		return

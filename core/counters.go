@@ -13,6 +13,7 @@ type Counters struct {
 	Returned       uint64 // of them those that went to none, and back
 	Dropped        uint64 // of them those that went to none, and were dropped
 	Confirmed      uint64
+	Nacked         uint64
 	Delivered      uint64 // to consumers that acknowledge
 	DeliveredNoAck uint64 // to consumers that do not
 	Redelivered    uint64 // of all deliveries those that were not the first
@@ -95,6 +96,15 @@ func (s *session) counters() *Counters {
 	return s.counted
 }
 
+// answered counts an answer to a publish on a channel that confirms.
+func (c *Counters) answered(kind EffectKind) {
+	if kind == EffectNacked {
+		c.Nacked++
+	} else {
+		c.Confirmed++
+	}
+}
+
 func (c *Counters) delivered(q *QueueCounters, noAck, again bool) {
 	if noAck {
 		c.DeliveredNoAck++
@@ -147,6 +157,7 @@ func (a *Counters) Add(b *Counters) {
 	a.Returned += b.Returned
 	a.Dropped += b.Dropped
 	a.Confirmed += b.Confirmed
+	a.Nacked += b.Nacked
 	a.Delivered += b.Delivered
 	a.DeliveredNoAck += b.DeliveredNoAck
 	a.Redelivered += b.Redelivered

@@ -177,7 +177,7 @@ func (n *Node) change(ctx context.Context, do func(context.Context) error) error
 }
 
 func (n *Node) messages() telemetry.Messages {
-	out := telemetry.Messages{Nacked: n.broker.Stats.Nacked.Load(), SessionsAttached: n.broker.Stats.Attached.Load()}
+	out := telemetry.Messages{SessionsAttached: n.broker.Stats.Attached.Load()}
 	for _, s := range n.statuses()[1:] {
 		n.states[s.Group].View(func(m *core.Machine) {
 			for _, v := range m.Vhosts() {

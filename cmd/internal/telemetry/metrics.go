@@ -25,7 +25,7 @@ type Identity struct {
 type Messages struct {
 	core.Counters
 	core.Buried
-	Nacked, SessionsAttached uint64
+	SessionsAttached uint64
 }
 
 // Totals are what a node holds now. Queues, messages and consumers are those of the groups that it leads, so that a sum

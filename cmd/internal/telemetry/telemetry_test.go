@@ -35,13 +35,13 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 		Messages: func() Messages {
 			return Messages{
 				Counters: core.Counters{
-					Confirmed: 1, Returned: 3, Delivered: 4, DeliveredNoAck: 5, Redelivered: 6, Got: 7, GotEmpty: 8, GotNoAck: 31,
+					Confirmed: 1, Nacked: 2, Returned: 3, Delivered: 4, DeliveredNoAck: 5, Redelivered: 6, Got: 7, GotEmpty: 8, GotNoAck: 31,
 					Published: 3, PublishedConfirm: 33, Routed: 34, Dropped: 35, Acknowledged: 36, PublishedBytes: 5050,
 					Sizes: [9]uint64{1, 1, 0, 0, 0, 0, 0, 0, 1}, ChannelsOpened: 37, ChannelsClosed: 38, SessionsOpened: 39,
 					SessionsClosed: 40, QueuesDeclared: 41, QueuesCreated: 42, QueuesDeleted: 43,
 				},
-				Buried: core.Buried{Rejected: 51, Expired: 52, MaxLength: 53, DeliveryLimit: 54, Arrived: 55},
-				Nacked: 2, SessionsAttached: 9,
+				Buried:           core.Buried{Rejected: 51, Expired: 52, MaxLength: 53, DeliveryLimit: 54, Arrived: 55},
+				SessionsAttached: 9,
 			}
 		},
 		Totals: func() Totals {
