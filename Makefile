@@ -1,5 +1,5 @@
 # Targets do their own set-up. They need Go, make, git and a network for packages; those that drive other clients fetch
-# strace and python3-venv with apt-get where they are missing.
+# with apt-get what NEEDS says, where it is missing.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -31,6 +31,8 @@ lint: ## format, vet and staticcheck
 	if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
+	$(GO) vet -tags interop ./interop/...
+	$(GO) tool staticcheck -tags interop ./interop/...
 
 .PHONY: check
 check: lint ## the fast loop: lint and the tests beside the code
@@ -55,9 +57,14 @@ fuzz: ## every fuzz target for T (default 30s) each
 	  done; \
 	done
 
+# Client families under interop/ that `make test` runs too, and those that need more of a machine.
+QUICK := amqp091go pika amqplib
+MORE :=
+
 .PHONY: interop
-interop: clients ## real clients against a real node; CLIENT=amqp091go or pika for one of them
-	$(GO) test -count=1 -timeout 20m -v $(if $(CLIENT),./interop/$(CLIENT),./interop/amqp091go ./interop/pika)
+interop: ## real clients against one node and against three; CLIENT=name for one of them
+	@$(MAKE) --no-print-directory clients FOR="$(or $(CLIENT),$(QUICK) $(MORE))"
+	$(GO) test -tags interop -count=1 -p 1 -timeout 20m -v $(patsubst %,./interop/%,$(or $(CLIENT),$(QUICK) $(MORE)))
 
 .PHONY: failover
 failover: clients ## three nodes under load, one fault a round; ONLY=fault RUNS=n SEED=n
@@ -72,12 +79,23 @@ long: ## backlog, reclamation, catching up and member replacement at full size
 bench: ## what the broker spends per message
 	$(GO) test ./interop/bench -count=1 -timeout 40m -v -args -measure
 
-# What the black-box tests need beside Go.
+# What the black-box tests need beside Go, by client family: a command or a file, and the Debian package that brings it.
+FOR ?= $(QUICK)
+NEEDS_all := strace:strace
+NEEDS_pika := python3:python3 ensurepip:python3-venv
+NEEDS_amqplib := node:nodejs npm:npm
+
 .PHONY: clients
 clients:
 	@missing=; \
-	command -v strace >/dev/null || missing="$$missing strace"; \
-	python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$$missing python3 python3-venv"; \
+	for need in $(NEEDS_all) $(foreach family,$(FOR),$(NEEDS_$(family))); do \
+	  what=$${need%%:*}; \
+	  case $$what in \
+	    /*) [ -e $$what ] ;; \
+	    ensurepip) python3 -c 'import ensurepip, venv' 2>/dev/null ;; \
+	    *) command -v $$what >/dev/null ;; \
+	  esac || missing="$$missing $${need##*:}"; \
+	done; \
 	if [ -n "$$missing" ]; then $(MAKE) --no-print-directory apt APT="$$missing"; fi
 
 .PHONY: apt

@@ -274,7 +274,9 @@ func (m *Machine) serve() {
 	for i := 0; i < len(m.waiting); i++ {
 		q := m.waiting[i]
 		q.waiting = false
-		m.feed(q)
+		if !m.gate.holds() {
+			m.feed(q)
+		}
 		if q.trims {
 			m.trim(q)
 		}
@@ -379,7 +381,7 @@ func (m *Machine) applyGet(x *entry.Get) {
 		return
 	}
 	m.use(q)
-	if !m.expireHead(q, ^uint64(0)) {
+	if m.gate.holds() || !m.expireHead(q, ^uint64(0)) {
 		h.session.counters().GotEmpty++
 		q.counters.GotEmpty++
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {

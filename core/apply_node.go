@@ -72,7 +72,7 @@ func (m *Machine) applyLeaderUp(x *entry.LeaderUp) {
 }
 
 func (m *Machine) applyClusterInit(x *entry.ClusterInit) {
-	if m.local.ClusterID == x.Former { // both empty: the first
+	if !m.replaying && m.local.ClusterID == x.Former { // both empty: the first
 		m.local.ClusterID = x.ID
 		m.touch(&m.local)
 	}

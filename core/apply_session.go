@@ -44,8 +44,12 @@ func (m *Machine) applyAttach(x *entry.Attach) {
 }
 
 func (m *Machine) refuseAttach(x *entry.Attach, text string) {
+	m.refuseAttachWith(CodeNotAllowed, x, text)
+}
+
+func (m *Machine) refuseAttachWith(code Code, x *entry.Attach, text string) {
 	if m.fx.Node == 0 || m.fx.Node == m.batch.Node {
-		m.fx.List = append(m.fx.List, Effect{Kind: EffectRefused, Command: entry.KindAttach, Code: CodeNotAllowed,
+		m.fx.List = append(m.fx.List, Effect{Kind: EffectRefused, Command: entry.KindAttach, Code: code,
 			Text: text, Request: x.Request, Node: m.batch.Node})
 	}
 }

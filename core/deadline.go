@@ -112,14 +112,16 @@ func (m *Machine) schedule(o timed) {
 
 // NextDeadline is the stamp (Unix ms) at which a Tick is due, 0 for none.
 func (m *Machine) NextDeadline() int64 {
-	if len(m.timers.heap) == 0 {
-		return 0
+	at := m.link.Gate.Drain
+	if len(m.timers.heap) > 0 && (at == 0 || m.timers.heap[0].at < at) {
+		at = m.timers.heap[0].at
 	}
-	return m.timers.heap[0].at
+	return at
 }
 
 // applyTick carries out what is due.
 func (m *Machine) applyTick() {
+	m.drained()
 	for m.dueLeft > 0 && len(m.timers.heap) > 0 && m.timers.heap[0].at <= m.header.Stamp {
 		o := m.timers.heap[0].owner
 		m.dueLeft--

@@ -46,6 +46,9 @@ const (
 	EffectConsumerCancelled
 	// EffectNode: node Node has a new incarnation Incarnation for nonce Request, or with Incarnation 0 is down.
 	EffectNode
+	// EffectLink: the group's part in the standby link has changed by a command Command, as Machine.Link tells: it was
+	// fenced (its clients are to be closed with Text), promoted, and so on. For every node.
+	EffectLink
 )
 
 // Effect is one thing that the outside must do because of an entry. One flat type for all kinds: they are made once per

@@ -124,6 +124,7 @@ func (m *Machine) refHashes() uint64 {
 func (m *Machine) each(visit func(object)) {
 	visit(&m.header)
 	visit(&m.local)
+	visit(&m.link)
 	for _, n := range m.nodes {
 		visit(n)
 	}

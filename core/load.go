@@ -33,6 +33,9 @@ func (m *Machine) loadRow(t table, c *rowCoder) {
 	case tableLocal:
 		m.local.localRow.code(c)
 		m.local.stored = true
+	case tableLink:
+		m.link.linkRow.code(c)
+		m.link.stored = true
 	case tableNode:
 		n := &node{meta: meta{stored: true}}
 		n.code(c)

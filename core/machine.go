@@ -16,6 +16,7 @@ type Machine struct {
 
 	header    header
 	local     local
+	link      link
 	nodes     []*node // by id
 	vhosts    []*vhost
 	vhost     map[string]*vhost
@@ -34,15 +35,19 @@ type Machine struct {
 	coder       rowCoder
 
 	// The entry at hand.
-	index   uint64
-	data    []byte
-	fx      *Effects
-	batch   entry.Batch
-	waiting []*queue // to be served at the end of the command
-	doomed  []*exchange
-	dueLeft int    // how much that is due may still be carried out
-	fresh   uint64 // messages behind this number came with the command at hand
-	cascade int    // dead letters of those
+	index     uint64
+	data      []byte
+	fx        *Effects
+	gate      *Gate   // what it has to pass: of the cluster that made it
+	replaying bool    // it is a source's
+	muted     Gate    // for a standby's own entries
+	nowhere   Effects // of what was replayed
+	batch     entry.Batch
+	waiting   []*queue // to be served at the end of the command
+	doomed    []*exchange
+	dueLeft   int    // how much that is due may still be carried out
+	fresh     uint64 // messages behind this number came with the command at hand
+	cascade   int    // dead letters of those
 
 	// Scratch, so that nothing is allocated per message.
 	publish entry.Publish
@@ -62,7 +67,8 @@ func New(group uint64) *Machine {
 		vhost:   make(map[string]*vhost),
 		session: make(map[uint64]*session),
 	}
-	m.local.local = true
+	m.local.local, m.link.local = true, true
+	m.muted, m.gate = mutedGate(), &m.link.Gate
 	m.headers = m.recordHeaders
 	m.fingerprint = m.Recompute()
 	m.each(func(o object) { o.state().hash = m.rowHash(o) })
@@ -100,10 +106,26 @@ func (m *Machine) Apply(index uint64, data []byte, fx *Effects) error {
 	if len(data) == 0 {
 		return nil
 	}
+	if entry.IsReplay(data) {
+		return m.applyReplay(index, data)
+	}
 	r, err := entry.Read(data)
 	if err != nil {
-		return fmt.Errorf("entry %d of group %d: %w", index, m.group, err)
+		return m.failed(index, err)
 	}
+	m.gate = &m.link.Gate
+	if m.link.Role == RoleStandby {
+		m.gate, r.Stamp = &m.muted, 0 // its time is the source's
+	}
+	return m.run(index, data, r, fx)
+}
+
+func (m *Machine) failed(index uint64, err error) error {
+	return fmt.Errorf("entry %d of group %d: %w", index, m.group, err)
+}
+
+// run applies the batches of an entry.
+func (m *Machine) run(index uint64, data []byte, r entry.Reader, fx *Effects) (err error) {
 	m.index, m.data, m.fx, m.dueLeft = index, data, fx, dueMost
 	if r.Stamp > m.header.Stamp {
 		m.header.Stamp = r.Stamp
@@ -120,7 +142,7 @@ func (m *Machine) Apply(index uint64, data []byte, fx *Effects) error {
 	m.settleRows()
 	m.data, m.fx, m.batch = nil, nil, entry.Batch{}
 	if err != nil {
-		return fmt.Errorf("entry %d of group %d: %w", index, m.group, err)
+		return m.failed(index, err)
 	}
 	return nil
 }
@@ -130,7 +152,7 @@ func (m *Machine) applyBatch(b entry.Batch) error {
 	m.batch = b
 	if b.Incarnation != 0 {
 		n := m.node(b.Node)
-		if n == nil || !n.Up || n.Incarnation != b.Incarnation || b.Seq != n.Seq+1 {
+		if m.gate == &m.muted || n == nil || !n.Up || n.Incarnation != b.Incarnation || b.Seq != n.Seq+1 {
 			return nil
 		}
 		n.Seq = b.Seq
@@ -138,7 +160,12 @@ func (m *Machine) applyBatch(b entry.Batch) error {
 	}
 	for rest := b.Commands; len(rest) > 0; {
 		var err error
-		if rest, err = m.applyNext(rest); err != nil {
+		if m.gate.Fenced {
+			rest, err = m.applyFenced(rest)
+		} else {
+			rest, err = m.applyNext(rest)
+		}
+		if err != nil {
 			return err
 		}
 		if len(m.waiting) > 0 {
@@ -221,7 +248,7 @@ func (m *Machine) apply(cmd entry.Command) {
 	case *entry.SessionClose:
 		m.applySessionClose(x)
 	default:
-		if !m.applyAccess(cmd) {
+		if !m.applyAccess(cmd) && !m.applyLink(cmd) {
 			m.applyOnChannel(cmd)
 		}
 	}

@@ -35,6 +35,9 @@ const (
 	tableHeld
 )
 
+// tableLink is the standby link's; 18 to 25 are for sessions.
+const tableLink table = 26
+
 // object is one thing of the replicated state that is a row: in checkpoints, and in the fingerprint.
 type object interface {
 	key(dst []byte) []byte

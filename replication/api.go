@@ -35,6 +35,11 @@ type Options struct {
 	Codec    Codec
 	Observer Observer
 
+	// Standby: while nothing was ever applied here but local facts, the groups are standbys that wait to be attached to
+	// their source. Seeded: the machines hold a source's snapshot, and wait for the same; a log that is empty begins after
+	// it. Neither counts once a machine was attached or promoted.
+	Standby, Seeded bool
+
 	// ClusterID answers the cluster's UUID, "" while none is known (a cluster that is forming). Safe from any goroutine.
 	ClusterID func() string
 
@@ -53,6 +58,8 @@ type Options struct {
 	SegmentBytes     int64         // 64 MiB
 	LogBytesMax      int64         // the log beyond the checkpoints is brought under this by evacuation; 128 MiB
 	FollowerLagBytes int64         // log kept for a slow follower before it gets a snapshot; 256 MiB
+	HoldSilence      time.Duration // a standby that is silent for longer is no longer waited for by the log; 1 h
+	HoldDiskPercent  int           // nothing is held for a standby while the volume is as full; 80, and 100 for always
 	CheckpointBytes  int64         // log bytes between checkpoints; 64 MiB
 
 	Logger *slog.Logger
@@ -76,7 +83,9 @@ type Status struct {
 	Addresses   map[uint64]string `json:"addresses"`
 	FirstIndex  uint64            `json:"first_index"`
 	LastIndex   uint64            `json:"last_index"`
-	Error       string            `json:"error,omitempty"` // why the group stopped
+	Standby     bool              `json:"standby,omitempty"`  // the group originates nothing
+	Position    uint64            `json:"position,omitempty"` // of a standby: the source's entry replayed last
+	Error       string            `json:"error,omitempty"`    // why the group stopped
 	// CommitLatency is how long the newest of this node's batches took until it was applied here; 0 where none was yet.
 	CommitLatency time.Duration `json:"commit_latency"`
 }
@@ -103,6 +112,8 @@ func (o *Options) EnsureDefaults() {
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
 	o.LogBytesMax = cmp.Or(o.LogBytesMax, 128<<20)
 	o.FollowerLagBytes = cmp.Or(o.FollowerLagBytes, 256<<20)
+	o.HoldSilence = cmp.Or(o.HoldSilence, time.Hour)
+	o.HoldDiskPercent = cmp.Or(o.HoldDiskPercent, 80)
 	o.CheckpointBytes = cmp.Or(o.CheckpointBytes, 64<<20)
 }
 
@@ -130,13 +141,16 @@ func (o *Options) Validate() error {
 	if _, ok := o.Peers[o.NodeID]; !ok && !o.Join {
 		fault("replication: this node (%d) is not among the first members", o.NodeID)
 	}
+	if o.HoldSilence < 0 || o.HoldDiskPercent < 0 || o.HoldDiskPercent > 100 {
+		fault("replication: a hold of %v up to %d %% of the volume makes no sense", o.HoldSilence, o.HoldDiskPercent)
+	}
 	if o.ElectionTicks <= heartbeatTicks {
 		fault("replication: an election after %d ticks is not above the heartbeat's %d", o.ElectionTicks, heartbeatTicks)
 	}
 	if len(o.Peers) > 1 && o.Listen == "" {
 		fault("replication: no peer address to listen on, but there are peers")
 	}
-	if c := o.Codec; c.AppendHeader == nil || c.AppendBatch == nil || c.NodeUp == nil || c.NodeDown == nil || c.LeaderUp == nil || c.Tick == nil {
+	if c := o.Codec; c.AppendHeader == nil || c.AppendBatch == nil || c.NodeUp == nil || c.NodeDown == nil || c.LeaderUp == nil || c.Tick == nil || c.Hash == nil {
 		fault("replication: the codec is not whole")
 	}
 	return errors.Join(faults...)

@@ -31,6 +31,10 @@ type report struct {
 	stamp     int64
 	deadline  int64
 	print     uint64
+	term      uint64 // of the last entry applied
+	standby   bool
+	position  uint64 // of a standby
+	since     uint64 // own index at which the group was promoted
 	installed *pb.SnapshotMetadata
 	conf      []byte
 	err       error
@@ -200,6 +204,7 @@ func (a *applier) survey(r *report) {
 		l.incarnation, l.nonce, l.seq = a.machine.Incarnation(id)
 		r.lanes = append(r.lanes, l)
 	}
-	r.index, _ = a.machine.Applied()
+	r.index, r.term = a.machine.Applied()
+	r.standby, r.position, r.since = a.machine.Standing()
 	r.stamp, r.deadline, r.print = a.machine.Stamp(), a.machine.NextDeadline(), a.machine.Fingerprint()
 }

@@ -50,6 +50,8 @@ type Group struct {
 	flight  []batch // sealed and unapplied, ascending and without gaps
 	last    report  // the newest
 	err     error   // why the group stopped
+	standby bool    // the group originates nothing
+	hashes  hashes  // safe from any goroutine
 
 	snapshots snapshots
 	waiters   []*waiter
@@ -57,9 +59,10 @@ type Group struct {
 	watched sync.Mutex // guards watch
 	watch   []uint64   // the nodes whose registrations the apply goroutine reports
 
-	statusLock    sync.Mutex // guards status
+	statusLock    sync.Mutex // guards status and changed
 	status        Status
-	registrations []uint64 // every node that was ever registered, as far as applied; guarded too
+	changed       chan struct{} // closed when status changes; nil if nobody waits for that
+	registrations []uint64      // every node that was ever registered, as far as applied; guarded too
 
 	appended appended
 }
@@ -109,6 +112,7 @@ func (g *Group) recover() error {
 	g.last.index = applied
 	g.setMembers(members)
 	g.apply.survey(&g.last)
+	g.standby = g.standsBy(&g.last)
 	g.log.SetConfState(members.raft)
 	g.log.SetSnapshot(g.snapshot)
 	hard, _, err := g.log.InitialState()
@@ -179,13 +183,15 @@ func (g *Group) Control(commands []byte) error {
 }
 
 // sendControl hands control commands to the leader, which may be this node.
-func (g *Group) sendControl(commands []byte) {
+func (g *Group) sendControl(commands []byte) { g.sendForward(forward{commands: commands}) }
+
+func (g *Group) sendForward(f forward) {
 	switch g.leader {
 	case 0:
 	case g.env.self:
-		g.takeForward(g.env.self, forward{commands: commands})
+		g.takeForward(g.env.self, f)
 	default:
-		g.env.network.Send(g.leader, transport.Frame{Kind: transport.Batch, Group: g.id, Payload: forward{commands: commands}.encode()})
+		g.env.network.Send(g.leader, transport.Frame{Kind: transport.Batch, Group: g.id, Payload: f.encode()})
 	}
 }
 
@@ -412,10 +418,12 @@ func (g *Group) reported(r *report) {
 	if r.installed != nil {
 		g.installed(r)
 	}
-	if g.lead == nil && r.stamp != g.last.stamp {
+	if (g.lead == nil || g.standby) && r.stamp != g.last.stamp {
 		g.clock.observe(r.stamp, g.env.mono())
 	}
 	g.last = *r
+	g.hashes.applied(r.index, r.print)
+	g.standing(r)
 	g.registered(r)
 	if g.lead != nil {
 		g.leadApplied(r)

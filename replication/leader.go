@@ -30,7 +30,8 @@ type leadership struct {
 	bytes   int    // of pending
 	control []byte // control commands waiting
 
-	entries, entriesBytes int   // own entries, proposed and not yet applied
+	entries, entriesBytes int // own entries, proposed and not yet applied
+	replays               replays
 	tickStamp             int64 // of a Tick that is proposed and not yet applied, 0 for none
 	alarm                 int64 // the deadline that a wake-up is set for
 	buffer                []byte
@@ -52,12 +53,16 @@ type arrival struct {
 }
 
 func (g *Group) startLeading() {
-	mono := g.env.mono()
-	g.lead = &leadership{
-		term: g.term, since: mono, nodes: map[uint64]*intake{},
-		control: g.env.opts.Codec.LeaderUp(g.env.self, g.term),
+	g.lead = &leadership{term: g.term, since: g.env.mono(), nodes: map[uint64]*intake{}}
+	if !g.standby {
+		g.takeOffice()
 	}
-	if step := g.clock.lead(mono, g.env.wallMillis()); step > 0 {
+}
+
+// takeOffice begins what a leader does of itself.
+func (g *Group) takeOffice() {
+	g.lead.control = append(g.lead.control, g.env.opts.Codec.LeaderUp(g.env.self, g.term)...)
+	if step := g.clock.lead(g.env.mono(), g.env.wallMillis()); step > 0 {
 		g.logger.Info("time moves forward to this node's clock", "step", time.Duration(step)*time.Millisecond)
 	}
 	g.clock.raise(g.last.stamp)
@@ -77,6 +82,9 @@ func (g *Group) stopLeading() {
 func (g *Group) takeForward(from uint64, f forward) {
 	l := g.lead
 	if l == nil {
+		return
+	}
+	if g.standby && (f.incarnation != 0 || f.seq != controlLocal) {
 		return
 	}
 	if f.incarnation == 0 {
@@ -119,6 +127,7 @@ func (g *Group) tell(node uint64) {
 func (g *Group) leadApplied(r *report) {
 	l := g.lead
 	g.clock.raise(r.stamp)
+	l.ready = l.ready || g.standby && r.term == l.term // at raft's own first entry
 	if r.leadTerm == l.term {
 		l.ready = true
 		l.entries = max(0, l.entries-r.entries)
@@ -127,7 +136,7 @@ func (g *Group) leadApplied(r *report) {
 	if l.tickStamp != 0 && r.stamp >= l.tickStamp {
 		l.tickStamp = 0
 	}
-	if !l.ready {
+	if !l.ready || g.standby {
 		return
 	}
 	for _, at := range r.lanes {
@@ -148,6 +157,12 @@ func (g *Group) tickLead() {
 	if !l.ready {
 		return
 	}
+	if g.env.readOnly() != nil {
+		g.giveWay()
+	}
+	if g.standby {
+		return
+	}
 	t := g.env.electionTime()
 	for _, id := range slices.Sorted(maps.Keys(l.nodes)) {
 		n := l.nodes[id]
@@ -164,16 +179,13 @@ func (g *Group) tickLead() {
 			l.control = append(l.control, g.env.opts.Codec.NodeDown(id, n.incarnation)...)
 		}
 	}
-	if g.env.readOnly() != nil {
-		g.giveWay()
-	}
 }
 
 // proposeTick proposes Tick when the machine's next deadline has come, and sees to it that it is looked at again when
 // it comes before the next tick of the node does.
 func (g *Group) proposeTick() {
 	l, due := g.lead, g.last.deadline
-	if !l.ready || due <= 0 || l.tickStamp != 0 {
+	if !l.ready || g.standby || due <= 0 || l.tickStamp != 0 {
 		return
 	}
 	now := g.stampNow()
@@ -215,7 +227,11 @@ func (g *Group) pack() {
 // fill encodes control commands and the first n pending batches as one entry.
 func (g *Group) fill() (n int) {
 	l, codec := g.lead, &g.env.opts.Codec
-	b := codec.AppendHeader(l.buffer[:0], g.stampNow())
+	stamp := g.last.stamp
+	if !g.standby {
+		stamp = g.stampNow()
+	}
+	b := codec.AppendHeader(l.buffer[:0], stamp)
 	if len(l.control) > 0 {
 		b = codec.AppendBatch(b, g.env.self, 0, 0, l.control)
 	}

@@ -34,6 +34,13 @@ type Machine interface {
 	// Fingerprint is a hash of the state.
 	Fingerprint() uint64
 
+	// Standing is the group's part in the standby link: whether it is a standby, the index in its source's log up to which
+	// it has replayed, and the own index at which it was promoted (0: it never was).
+	Standing() (standby bool, position, since uint64)
+	// RollingHash is the wrapping sum of Codec.Hash over the log up to the last entry applied, and that entry's index. Safe
+	// from any goroutine.
+	RollingHash() (index, hash uint64)
+
 	// Live counts live references to log content in entries from <= index < to.
 	Live(from, to uint64) int
 	// Evacuate copies the live content of entries from <= index < to out of the log. done is called, from any
@@ -71,6 +78,8 @@ type Codec struct {
 	NodeDown func(node, incarnation uint64) []byte
 	LeaderUp func(node, term uint64) []byte
 	Tick     func() []byte
+	// Hash is what an entry counts in the rolling hash of a log; data is nil for raft's own entries.
+	Hash func(index, term uint64, data []byte) uint64
 }
 
 // Observer is told of a node's changes of fortune, per group. Functions may be nil; none may block.

@@ -27,6 +27,7 @@ type Node struct {
 	start  time.Time
 	log    *log.Log
 	net    Network
+	holds  *holds
 	wires  *transport.Transport // net, but in a Manual node
 	groups map[uint64]*Group
 
@@ -68,6 +69,9 @@ func Start(o Options) (*Node, error) {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	n.log = l
+	if err := n.holds.load(); err != nil {
+		n.logger.Error("a standby may need a new seed", "error", err)
+	}
 	if err := n.open(); err != nil {
 		n.cancel()
 		if n.wires != nil {
@@ -81,7 +85,7 @@ func Start(o Options) (*Node, error) {
 
 func newNode(o Options) *Node {
 	n := &Node{
-		opts: o, logger: o.Logger, start: time.Now(),
+		opts: o, logger: o.Logger, holds: newHolds(&o), start: time.Now(),
 		groups: map[uint64]*Group{}, conf: map[uint64]membership{}, heardAt: map[uint64]*atomic.Int64{},
 		pins: map[*pinned]struct{}{}, calls: map[uint64]chan response{},
 		asked: map[uint64]asking{}, answering: make(chan struct{}, asksMost),
@@ -190,7 +194,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	n.cancel()
 	err := n.wires.Close()
 	n.wait.Wait()
-	return errors.Join(err, n.log.Close())
+	return errors.Join(err, n.holds.save(true), n.log.Close())
 }
 
 func (n *Node) fatal(err error) {
@@ -301,6 +305,12 @@ func (n *Node) take(from uint64, f transport.Frame) error {
 		}
 		fw.commands = slices.Clone(fw.commands)
 		g.in.put(event{kind: eventForward, from: from, size: len(fw.commands), forward: fw})
+	case transport.Replay:
+		e, err := receiveReplay(from, f.Payload)
+		if err != nil {
+			return err
+		}
+		g.in.put(e)
 	case transport.Expect:
 		e, err := decodeExpectation(f.Payload)
 		if err != nil {

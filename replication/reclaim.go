@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -112,6 +113,9 @@ func (k *keeper) round(ctx context.Context) {
 		k.n.checkpoint(ctx)
 	}
 	k.reclaim(ctx)
+	if err := k.n.holds.save(false); err != nil {
+		k.n.logger.Warn("a restart may cost a standby its hold on the log", "error", err)
+	}
 	if k.n.mono()-k.balanced > balanceTicks*k.n.opts.TickInterval {
 		k.balanced = k.n.mono()
 		k.n.balance()
@@ -120,9 +124,14 @@ func (k *keeper) round(ctx context.Context) {
 
 // reclaim drops sealed segments from the oldest on, until one is still needed.
 func (k *keeper) reclaim(ctx context.Context) {
+	held := false
+	defer func() { k.n.holds.stretch(held) }()
 	for ctx.Err() == nil {
 		segments := k.n.log.Segments()
 		if len(segments) == 0 || !segments[0].Sealed || !k.n.needless(ctx, segments) {
+			return
+		}
+		if held = k.n.held(segments[0]); held {
 			return
 		}
 		if !k.empty(ctx, segments[0]) {
@@ -185,6 +194,11 @@ func (n *Node) needless(ctx context.Context, segments []log.SegmentInfo) bool {
 		}
 	}
 	return true
+}
+
+// held says whether a segment is kept for a standby.
+func (n *Node) held(s log.SegmentInfo) bool {
+	return slices.ContainsFunc(s.Groups, func(r log.GroupRange) bool { return n.holds.needs(r.Group, r.Last) })
 }
 
 // live counts live content in a segment; -1 if it cannot be told.

@@ -38,7 +38,7 @@ func (g *Group) tickRegistration() {
 
 // askRegistration sends NodeUp to the leader, if there is one and it is needed.
 func (g *Group) askRegistration() {
-	if g.leader == 0 || g.me.incarnation != 0 || !g.members.member(g.env.self) {
+	if g.standby || g.leader == 0 || g.me.incarnation != 0 || !g.members.member(g.env.self) {
 		return
 	}
 	g.me.askedAt = g.ticks
@@ -136,6 +136,7 @@ func (g *Group) pump() {
 	g.sendFlight()
 	if g.lead != nil {
 		g.proposeTick()
+		g.packReplays()
 		g.pack()
 	}
 }

@@ -38,6 +38,11 @@ func (g *Group) publish() {
 	s.Voters, s.Learners = g.members.raft.GetVoters(), g.members.raft.GetLearners()
 	s.Addresses = g.members.addresses
 	s.Role = g.roleName()
+	s.Standby, s.Position = g.standby, g.last.position
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
 	for _, l := range g.last.lanes {
 		if l.incarnation > 0 && !slices.Contains(g.registrations, l.node) {
 			g.registrations = append(g.registrations, l.node)

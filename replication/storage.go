@@ -50,6 +50,9 @@ func (g *Group) bootstrap() error {
 	if err != nil {
 		return fmt.Errorf("read the log's end: %w", err)
 	}
+	if last == 0 && applied > firstIndex && o.Seeded {
+		return g.beginAfter(applied)
+	}
 	if last != 0 || applied > firstIndex || o.Join {
 		return nil
 	}
@@ -59,10 +62,16 @@ func (g *Group) bootstrap() error {
 			return fmt.Errorf("write the first membership: %w", err)
 		}
 	}
+	return g.beginAfter(firstIndex)
+}
+
+// beginAfter makes the empty log begin after what the machine has applied.
+func (g *Group) beginAfter(index uint64) error {
+	_, term := g.machine.Applied()
 	done := make(chan struct{})
 	g.log.Append(log.Write{
-		HardState:     &pb.HardState{Term: new(uint64(firstTerm)), Vote: new(uint64(0)), Commit: new(uint64(firstIndex))},
-		SnapshotIndex: firstIndex, SnapshotTerm: firstTerm, Sync: true,
+		HardState:     &pb.HardState{Term: new(term), Vote: new(uint64(0)), Commit: new(index)},
+		SnapshotIndex: index, SnapshotTerm: term, Sync: true,
 	}, func() { close(done) })
 	<-done
 	return nil

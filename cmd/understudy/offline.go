@@ -60,10 +60,18 @@ type dumped struct {
 	Term    uint64        `json:"term"`
 	Vote    uint64        `json:"vote,omitempty"`
 	Type    string        `json:"type,omitempty"`
-	Stamp   int64         `json:"stamp,omitempty"` // Unix ms
+	Stamp   int64         `json:"stamp,omitempty"`   // Unix ms
+	Replays *replayed     `json:"replays,omitempty"` // of a standby: where the entry stands in its source's log
 	Batches []dumpedBatch `json:"batches,omitempty"`
 	Error   string        `json:"error,omitempty"`
 	bytes   int
+}
+
+// replayed is a place in a source's log.
+type replayed struct {
+	Source string `json:"source"`
+	Index  uint64 `json:"index"`
+	Term   uint64 `json:"term"`
 }
 
 type dumpedBatch struct {
@@ -100,7 +108,19 @@ func (d *dumped) decode(r *log.Record) {
 	if r.Type != raftpb.EntryNormal || len(r.Data) == 0 {
 		return
 	}
-	e, err := entry.Read(r.Data)
+	data := r.Data
+	if entry.IsReplay(data) {
+		x, err := entry.ReadReplay(data)
+		if err != nil {
+			d.Error = err.Error()
+			return
+		}
+		d.Replays = &replayed{x.Source, x.Position.Index, x.Position.Term}
+		if data = x.Inner; len(data) == 0 {
+			return // raft's own there
+		}
+	}
+	e, err := entry.Read(data)
 	if err != nil {
 		d.Error = err.Error()
 		return
@@ -145,6 +165,9 @@ func (d *dumped) line() string {
 	}
 	if d.Stamp != 0 {
 		s.WriteString(" " + time.UnixMilli(d.Stamp).UTC().Format("2006-01-02T15:04:05.000Z"))
+	}
+	if x := d.Replays; x != nil {
+		fmt.Fprintf(&s, " | replays %s index %d term %d", x.Source, x.Index, x.Term)
 	}
 	for _, b := range d.Batches {
 		fmt.Fprintf(&s, " | node %d incarnation %d seq %d:%s", b.Node, b.Incarnation, b.Seq, runs(b.Commands))

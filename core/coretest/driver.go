@@ -20,6 +20,7 @@ type Driver struct {
 	t       TB
 	Machine *core.Machine
 	replica *core.Machine
+	standby *Standby
 	rows    map[string][]byte
 
 	Index uint64 // of the last entry
@@ -32,9 +33,9 @@ type Driver struct {
 
 type home struct{ node, epoch uint64 }
 
-// New makes a Driver of an empty machine.
+// New makes a Driver of an empty machine. Whatever it is fed with, a replica and a standby get too, and must agree.
 func New(t TB) *Driver {
-	return &Driver{t: t, Machine: core.New(1), replica: core.New(1), rows: map[string][]byte{}, Stamp: 1000,
+	return &Driver{t: t, Machine: core.New(1), replica: core.New(1), standby: NewStandby(t), rows: map[string][]byte{}, Stamp: 1000,
 		homes: map[uint64]home{}}
 }
 
@@ -80,6 +81,9 @@ func (d *Driver) Apply(data []byte) []core.Effect {
 		d.t.Fatal(err)
 	}
 	d.check()
+	if d.standby.Machine.Link().Role == core.RoleStandby {
+		d.standby.Follow(data, d.Machine.Fingerprint())
+	}
 	return fx.List
 }
 
@@ -136,6 +140,9 @@ func (d *Driver) Restart() {
 	d.Checkpoint()
 	d.Machine = d.Loaded()
 }
+
+// Standby is a standby that has replayed every entry so far, and goes on to until it is promoted.
+func (d *Driver) Standby() *Standby { return d.standby }
 
 // Rows is how many rows the checkpoints so far have left.
 func (d *Driver) Rows() int { return len(d.rows) }

@@ -319,6 +319,8 @@ func maker(k Kind) func() Command {
 		return makers[k]
 	case KindUserPut <= k && k < kindAccessEnd:
 		return accessMakers[k-KindUserPut]
+	case KindLinkAttach <= k && k < kindLinkEnd:
+		return linkMakers[k-KindLinkAttach]
 	case KindAnswered <= k && k < kindSessionsEnd:
 		return sessionMakers[k-KindAnswered]
 	}

@@ -16,19 +16,19 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/commands.golden anew (
 // commands answers a new command of each kind.
 func commands(t testing.TB) []Command {
 	var all []Command
-	for k := KindNone + 1; k < kindSessionsEnd; k++ {
-		if kindEnd <= k && k < KindUserPut || kindAccessEnd <= k && k < KindAnswered {
-			continue // kinds to come
+	for _, family := range [][2]Kind{{KindNone + 1, kindEnd}, {KindUserPut, kindAccessEnd}, {KindAnswered, kindSessionsEnd},
+		{KindLinkAttach, kindLinkEnd}} {
+		for k := family[0]; k < family[1]; k++ {
+			make := maker(k)
+			if make == nil {
+				t.Fatalf("kind %d has no maker", k)
+			}
+			cmd := make()
+			if cmd.Kind() != k {
+				t.Fatalf("the maker of kind %d makes kind %d", k, cmd.Kind())
+			}
+			all = append(all, cmd)
 		}
-		make := maker(k)
-		if make == nil {
-			t.Fatalf("kind %d has no maker", k)
-		}
-		cmd := make()
-		if cmd.Kind() != k {
-			t.Fatalf("the maker of kind %d makes kind %d", k, cmd.Kind())
-		}
-		all = append(all, cmd)
 	}
 	return all
 }

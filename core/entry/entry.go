@@ -40,14 +40,18 @@ type Reader struct {
 }
 
 // Read opens an entry. Errors: ErrUnknown for a newer version, ErrMalformed for bytes that are no entry.
-func Read(data []byte) (Reader, error) {
-	if len(data) < headerBytes {
+func Read(data []byte) (Reader, error) { return ReadAt(data, 0) }
+
+// ReadAt is Read for an entry that begins at from in data, and ends with it: offsets of its batches count from data's
+// beginning. It is how the inner entry of a Replay is read.
+func ReadAt(data []byte, from int) (Reader, error) {
+	if len(data)-from < headerBytes {
 		return Reader{}, ErrMalformed
 	}
-	if data[0] != Version {
+	if data[from] != Version {
 		return Reader{}, ErrUnknown
 	}
-	return Reader{Stamp: int64(binary.BigEndian.Uint64(data[1:])), data: data, at: headerBytes}, nil
+	return Reader{Stamp: int64(binary.BigEndian.Uint64(data[from+1:])), data: data, at: from + headerBytes}, nil
 }
 
 // Next answers the next batch; false at the end or on damage (Err tells which).

@@ -83,7 +83,7 @@ func (g *Group) collect() (b *pebble.Batch, gone *keyRange) {
 	g.m.TakeDropped(g.refs.drop)
 	g.machineMu.Unlock()
 	gone = g.collectDeletions(b, generation)
-	state := stateMeta{generation: generation, index: g.applied.index, term: g.applied.term, conf: g.conf}
+	state := stateMeta{generation: generation, index: g.applied.index, term: g.applied.term, hash: g.applied.hash, conf: g.conf}
 	b.Set(metaKey(g.id, metaState), state.encode(), nil)
 	return b, gone
 }

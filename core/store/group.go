@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
 )
 
 // GroupOptions say how a group is tied to its node.
@@ -22,8 +23,13 @@ type GroupOptions struct {
 	ReadEntry func(index uint64, offset, size int) ([]byte, error)
 }
 
-// mark is a place in the log.
-type mark struct{ index, term uint64 }
+// mark is a place in the log; hash is the log's rolling hash there.
+type mark struct{ index, term, hash uint64 }
+
+// next is the mark after one more entry; data is nil for raft's own.
+func (m mark) next(index, term uint64, data []byte) mark {
+	return mark{index, term, m.hash + entry.Hash(index, term, data)}
+}
 
 // place says where contents lie, for readers of any goroutine.
 type place struct {
@@ -94,7 +100,7 @@ func (g *Group) boot() error {
 	if g.m, err = g.load(state.generation); err != nil {
 		return err
 	}
-	g.applied, g.durable, g.conf = mark{state.index, state.term}, mark{state.index, state.term}, state.conf
+	g.applied, g.durable, g.conf = state.mark(), state.mark(), state.conf
 	g.where.Store(&place{generation: state.generation, floor: floor})
 	g.refs = countReferences(g.m, swept)
 	g.m.SetFloor(swept)
@@ -146,7 +152,7 @@ func (g *Group) Apply(index, term uint64, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("group %d: entry %d: %w", g.id, index, err)
 	}
-	g.setApplied(mark{index, term})
+	g.setApplied(g.applied.next(index, term, data))
 	return nil
 }
 
@@ -157,7 +163,9 @@ func (g *Group) ApplyConf(index, term uint64, conf []byte) error {
 		return fmt.Errorf("group %d: membership change %d cannot be applied after entry %d", g.id, index, g.applied.index)
 	}
 	g.marks.Lock()
-	g.applied = mark{index, term}
+	if at := g.applied; index > at.index { // at the same place a membership is put in another's stead
+		g.applied = at.next(index, term, nil)
+	}
 	g.conf = append([]byte{}, conf...)
 	g.marks.Unlock()
 	j := g.begin(nil) // behind one under way, if any: they are written in order
@@ -200,6 +208,21 @@ func (g *Group) Applied() (index, term uint64) {
 	g.marks.Lock()
 	defer g.marks.Unlock()
 	return g.applied.index, g.applied.term
+}
+
+// RollingHash is the log's rolling hash (entry.Hash) up to the last entry applied, and that entry's index. Safe from any
+// goroutine.
+func (g *Group) RollingHash() (index, hash uint64) {
+	g.marks.Lock()
+	defer g.marks.Unlock()
+	return g.applied.index, g.applied.hash
+}
+
+// Standing is the group's part in the standby link: see core.Machine.
+func (g *Group) Standing() (standby bool, position, since uint64) {
+	g.machineMu.Lock()
+	defer g.machineMu.Unlock()
+	return g.m.Standing()
 }
 
 // Durable is the newest checkpoint known to be on disk. Safe from any goroutine.

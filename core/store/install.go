@@ -20,25 +20,54 @@ func (g *Group) Stage(ctx context.Context, r io.Reader) (index, term uint64, con
 		return 0, 0, nil, fmt.Errorf("group %d: %w", g.id, errStaging)
 	}
 	defer g.staging.Unlock()
-	s := &stager{g: g, generation: g.where.Load().generation + 1, out: bulk{db: g.db, b: g.db.p.NewBatch()}}
+	state, err := g.stage(ctx, r, nil)
+	return state.index, state.term, state.conf, err
+}
+
+// stage is Stage, or with a conf for Seed: that is then the membership, and the snapshot's local facts stay out. The
+// group's staging is held.
+func (g *Group) stage(ctx context.Context, r io.Reader, conf []byte) (stateMeta, error) {
+	s := &stager{g: g, generation: g.where.Load().generation + 1, seeds: conf != nil, out: bulk{db: g.db, b: g.db.p.NewBatch()}}
 	defer func() { s.out.close() }()
 	s.clear()
 	state, err := s.read(ctx, r)
+	if conf != nil {
+		state.conf = conf
+	}
 	if err == nil {
 		err = s.keep(state)
 	}
 	if err != nil {
 		s.out.b.Reset()
 		s.clear()
-		return 0, 0, nil, errors.Join(fmt.Errorf("group %d: staging a snapshot: %w", g.id, err), s.out.commit())
+		return stateMeta{}, errors.Join(fmt.Errorf("group %d: staging a snapshot: %w", g.id, err), s.out.commit())
 	}
-	return state.index, state.term, state.conf, nil
+	return state, nil
+}
+
+// Seed makes another cluster's snapshot, read from r, the state of a group that has none yet: with the membership conf, and
+// without what only that cluster knows of itself. It is on disk when it returns. Errors: as Stage; a group that has a
+// state of its own. A seed that failed, or was broken off by a crash, left the group empty.
+func (g *Group) Seed(ctx context.Context, r io.Reader, conf []byte) error {
+	if index, _ := g.Applied(); index > 0 {
+		return fmt.Errorf("group %d: it has a state of its own, at entry %d", g.id, index)
+	}
+	if !g.staging.TryLock() {
+		return fmt.Errorf("group %d: %w", g.id, errStaging)
+	}
+	state, err := g.stage(ctx, r, conf)
+	g.staging.Unlock()
+	if err != nil {
+		return err
+	}
+	return g.Install(state.index, state.term)
 }
 
 // stager reads one snapshot.
 type stager struct {
 	g          *Group
 	generation uint64
+	seeds      bool // another cluster: local facts stay out
 	out        bulk
 	state      stateMeta
 	lastKey    []byte
@@ -116,8 +145,9 @@ func (s *stager) header(b []byte) error {
 	if group := binary.BigEndian.Uint64(b); group != s.g.id {
 		return fmt.Errorf("%w: it is of group %d", ErrSnapshot, group)
 	}
-	s.state = stateMeta{generation: s.generation, index: binary.BigEndian.Uint64(b[8:]), term: binary.BigEndian.Uint64(b[16:])}
-	if b[24] == 1 {
+	s.state = stateMeta{generation: s.generation, index: binary.BigEndian.Uint64(b[8:]), term: binary.BigEndian.Uint64(b[16:]),
+		hash: binary.BigEndian.Uint64(b[24:])}
+	if b[headerBytes-1] == 1 {
 		s.state.conf = append([]byte{}, b[headerBytes:]...)
 	}
 	return nil
@@ -137,6 +167,9 @@ func (s *stager) row(b []byte) error {
 	}
 	s.lastKey = append(s.lastKey[:0], key...)
 	s.rows++
+	if s.seeds && s.g.db.kind.localRow(key) {
+		return nil
+	}
 	err := s.g.db.kind.rowContents(key, value, func(loc message.Loc, size uint32) { s.refs = append(s.refs, ref{loc, size}) })
 	if err != nil {
 		return fmt.Errorf("%w: row %x: %w", ErrSnapshot, key, err)
@@ -243,6 +276,6 @@ func (g *Group) become(m machine, state stateMeta) {
 	g.fx.List = nil
 	g.where.Store(&place{generation: state.generation, floor: floor})
 	g.marks.Lock()
-	g.applied, g.durable, g.conf = mark{state.index, state.term}, mark{state.index, state.term}, state.conf
+	g.applied, g.durable, g.conf = state.mark(), state.mark(), state.conf
 	g.marks.Unlock()
 }

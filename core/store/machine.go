@@ -12,6 +12,7 @@ type machine interface {
 	NextDeadline() int64
 	Incarnation(node uint64) (incarnation, nonce, seq uint64)
 	Fingerprint() uint64
+	Standing() (standby bool, position, since uint64)
 
 	Checkpoint(put func(key, value []byte), del func(key []byte))
 	Load(key, value []byte) error
@@ -27,6 +28,7 @@ type machine interface {
 type machineKind struct {
 	make        func(group uint64) machine
 	rowContents func(key, value []byte, visit func(message.Loc, uint32)) error
+	localRow    func(key []byte) bool // what no snapshot for another cluster carries
 }
 
 var _ machine = (*core.Machine)(nil)
@@ -35,4 +37,5 @@ var _ machine = (*core.Machine)(nil)
 var coreMachine = machineKind{
 	make:        func(group uint64) machine { return core.New(group) },
 	rowContents: core.RowContents,
+	localRow:    core.LocalRow,
 }

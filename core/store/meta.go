@@ -19,19 +19,23 @@ const (
 // formatVersion is the version of a stateMeta and of the layout that it stands for.
 const formatVersion = 1
 
-const stateMetaBytes = 1 + 3*8
+const stateMetaBytes = 1 + 4*8
 
 // stateMeta says what the rows of a generation are.
 type stateMeta struct {
 	generation, index, term uint64
+	hash                    uint64 // the log's rolling hash up to index
 	conf                    []byte // nil if no membership was ever recorded
 }
+
+func (s *stateMeta) mark() mark { return mark{s.index, s.term, s.hash} }
 
 func (s *stateMeta) encode() []byte {
 	b := append(make([]byte, 0, stateMetaBytes+1+len(s.conf)), formatVersion)
 	b = binary.BigEndian.AppendUint64(b, s.generation)
 	b = binary.BigEndian.AppendUint64(b, s.index)
 	b = binary.BigEndian.AppendUint64(b, s.term)
+	b = binary.BigEndian.AppendUint64(b, s.hash)
 	if s.conf == nil {
 		return append(b, 0)
 	}
@@ -48,6 +52,7 @@ func (s *stateMeta) decode(b []byte) error {
 	s.generation = binary.BigEndian.Uint64(b[1:])
 	s.index = binary.BigEndian.Uint64(b[9:])
 	s.term = binary.BigEndian.Uint64(b[17:])
+	s.hash = binary.BigEndian.Uint64(b[25:])
 	s.conf = nil
 	if b[stateMetaBytes] == 1 {
 		s.conf = append([]byte{}, b[stateMetaBytes+1:]...)

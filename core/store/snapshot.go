@@ -45,7 +45,7 @@ func (g *Group) Snapshot() (Snapshot, error) {
 	at := g.where.Load()
 	return &snapshot{
 		g: g, p: g.db.p.NewSnapshot(), floor: at.floor,
-		state: stateMeta{generation: at.generation, index: g.applied.index, term: g.applied.term, conf: g.conf},
+		state: stateMeta{generation: at.generation, index: g.applied.index, term: g.applied.term, hash: g.applied.hash, conf: g.conf},
 	}, nil
 }
 
@@ -73,12 +73,13 @@ func (s *snapshot) WriteTo(w io.Writer) (int64, error) {
 	return out.bytes, err
 }
 
-const headerBytes = 3*8 + 1
+const headerBytes = 4*8 + 1
 
 func (s *snapshot) header() []byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, headerBytes), s.g.id)
 	b = binary.BigEndian.AppendUint64(b, s.state.index)
 	b = binary.BigEndian.AppendUint64(b, s.state.term)
+	b = binary.BigEndian.AppendUint64(b, s.state.hash)
 	if s.state.conf == nil {
 		return append(b, 0)
 	}

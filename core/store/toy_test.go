@@ -114,6 +114,7 @@ func (t *toy) Stamp() int64                                { return 0 }
 func (t *toy) NextDeadline() int64                         { return 0 }
 func (t *toy) Incarnation(uint64) (inc, nonce, seq uint64) { return }
 func (t *toy) Fingerprint() uint64                         { return t.sum }
+func (t *toy) Standing() (standby bool, at, since uint64)  { return }
 
 func (t *toy) Checkpoint(put func(key, value []byte), del func(key []byte)) {
 	for _, k := range slices.Sorted(maps.Keys(t.changed)) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 
 	"github.com/understudy-mq/understudy/replication"
 )
@@ -17,6 +18,8 @@ const (
 	cmdValue  // a value that is remembered, and live until settled
 	cmdSettle // everything live up to now is settled
 	cmdBytes  // a value of many bytes, of which only the length counts
+	cmdAttach
+	cmdPromote
 )
 
 var errMalformed = errors.New("malformed test entry")
@@ -33,8 +36,31 @@ func Codec() replication.Codec {
 		NodeDown: func(node, incarnation uint64) []byte { return appendVarints([]byte{cmdNodeDown}, node, incarnation) },
 		LeaderUp: func(node, term uint64) []byte { return appendVarints([]byte{cmdLeaderUp}, node, term) },
 		Tick:     func() []byte { return []byte{cmdTick} },
+		Hash:     hashEntry,
 	}
 }
+
+// hashEntry is what an entry counts in the rolling hash of its log.
+func hashEntry(index, term uint64, data []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, index), term))
+	_, _ = h.Write(data)
+	return h.Sum64()
+}
+
+// Replay encodes an entry of a standby: one of the source's at position, to be applied if that is the next.
+func Replay(position uint64, inner []byte) []byte {
+	return append(binary.BigEndian.AppendUint64([]byte{replayMark}, position), inner...)
+}
+
+// replayMark begins a replay; no stamp does.
+const replayMark = 0xff
+
+// Attach encodes the command that makes the machine a standby whose source is at position; Promote ends that.
+func Attach(position uint64) []byte { return appendVarints([]byte{cmdAttach}, position) }
+
+// Promote encodes the command that makes a standby an ordinary machine.
+func Promote() []byte { return []byte{cmdPromote} }
 
 // Value encodes a command that the machine remembers.
 func Value(v uint64) []byte { return appendVarints([]byte{cmdValue}, v) }
@@ -86,7 +112,7 @@ func (d *decoder) kind() byte {
 	if len(k) == 0 {
 		return 0
 	}
-	if k[0] < cmdNodeUp || k[0] > cmdBytes {
+	if k[0] < cmdNodeUp || k[0] > cmdPromote {
 		d.err = fmt.Errorf("test command of unknown kind %d", k[0])
 		d.b = nil
 	}

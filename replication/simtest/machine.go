@@ -50,6 +50,11 @@ type state struct {
 	LeaderTerm  uint64
 	Deadline    int64
 	Ticks       int
+	Rolling     uint64
+	Standby     bool
+	Position    uint64
+	Since       uint64
+	Own         int // entries of a standby's own that carry more than local facts
 	OutOfTurn   int // batches of a node's present incarnation whose number was not the next
 }
 
@@ -86,21 +91,70 @@ func (m *Machine) Apply(index, term uint64, data []byte) error {
 		return fmt.Errorf("entry %d applied after %d", index, m.state.Index)
 	}
 	m.state.Index, m.state.Term = index, term
+	m.state.Rolling += hashEntry(index, term, data)
 	if len(data) == 0 {
 		return nil
 	}
-	return m.state.apply(index, data, m.Keep)
+	return m.state.applyEntry(index, data, m.Keep)
+}
+
+// applyEntry tells what a standby's source has sent from what the cluster itself has.
+func (s *state) applyEntry(index uint64, data []byte, keep bool) error {
+	if data[0] != replayMark {
+		return s.apply(index, data, keep)
+	}
+	if len(data) < 9 {
+		return errMalformed
+	}
+	position, inner := binary.BigEndian.Uint64(data[1:]), data[9:]
+	if !s.Standby || position != s.Position+1 {
+		return nil
+	}
+	s.Position, s.Standby = position, false // the inner entry is an ordinary one
+	defer func() { s.Standby = true }()
+	if len(inner) == 0 {
+		return nil
+	}
+	return s.apply(index, inner, keep)
+}
+
+// mute carries out what counts of a standby's own entries.
+func (s *state) mute(index uint64, commands []byte) error {
+	d := decoder{b: commands}
+	for len(d.b) > 0 && d.err == nil {
+		switch d.kind() {
+		case cmdAttach:
+			d.uvarint()
+		case cmdPromote:
+			s.Standby, s.Since = false, index
+			clear(s.Nodes)
+		default:
+			s.Own++
+			return nil
+		}
+	}
+	return d.err
 }
 
 func (s *state) apply(index uint64, data []byte, keep bool) error {
 	if len(data) < 8 {
 		return errMalformed
 	}
-	s.Stamp = max(s.Stamp, int64(binary.BigEndian.Uint64(data)))
+	if stamp := int64(binary.BigEndian.Uint64(data)); !s.Standby {
+		s.Stamp = max(s.Stamp, stamp)
+	} else if stamp > s.Stamp {
+		s.Own++ // its time is the source's
+	}
 	d := decoder{b: data[8:]}
 	for len(d.b) > 0 && d.err == nil {
 		node, incarnation, seq := d.uvarint(), d.uvarint(), d.uvarint()
 		commands := d.take(d.uvarint())
+		if s.Standby {
+			if err := s.mute(index, commands); err != nil {
+				return err
+			}
+			continue
+		}
 		if incarnation != 0 {
 			n := s.Nodes[node]
 			if n.Incarnation != incarnation || n.Seq+1 != seq {
@@ -156,6 +210,9 @@ func (s *state) run(index uint64, commands []byte, keep bool) error {
 			if keep {
 				s.Live[index]++
 			}
+		case cmdAttach:
+			s.Standby, s.Position = true, d.uvarint()
+		case cmdPromote:
 		}
 	}
 	return d.err
@@ -181,6 +238,9 @@ func (s *state) mix(kind byte, a, b uint64) {
 func (m *Machine) ApplyConf(index, term uint64, conf []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if index > m.state.Index {
+		m.state.Rolling += hashEntry(index, term, nil)
+	}
 	m.state.Index, m.state.Term, m.state.Conf = index, term, slices.Clone(conf)
 	m.disk = m.state.clone()
 	m.ConfWrites++
@@ -265,6 +325,34 @@ func (m *Machine) Fingerprint() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state.Hash
+}
+
+// Standing is the machine's part in the standby link.
+func (m *Machine) Standing() (standby bool, position, since uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Standby, m.state.Position, m.state.Since
+}
+
+// RollingHash is the rolling hash of the log up to the last entry applied.
+func (m *Machine) RollingHash() (index, hash uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Index, m.state.Rolling
+}
+
+// LeaderTerm is the term of the last LeaderUp applied.
+func (m *Machine) LeaderTerm() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.LeaderTerm
+}
+
+// Own counts entries that a standby made of its own will: there must be none.
+func (m *Machine) Own() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Own
 }
 
 // Live counts values that were not settled.

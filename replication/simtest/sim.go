@@ -34,6 +34,8 @@ type Sim struct {
 	lastID  uint64     // of the members removed
 	gone    []*simNode // removed
 	healing bool
+	ticks   int
+	source  *source // of a standby; nil for a cluster of its own
 
 	prints map[uint64]print // by index: what every machine must be there
 	debug  *slog.Logger
@@ -54,6 +56,8 @@ type simNode struct {
 	peers   map[uint64]string
 	join    bool
 	speed   int // of ten rounds, in how many it moves
+	reads   bool
+	reader  reader
 
 	// The registration in force, nil for none, and all that ever were.
 	open *registration
@@ -70,6 +74,12 @@ type registration struct {
 
 // New makes a cluster of n voters, moved by a seed.
 func New(seed uint64, n int) *Sim {
+	s := newSim(seed)
+	s.form(n)
+	return s
+}
+
+func newSim(seed uint64) *Sim {
 	s := &Sim{
 		rng: rand.New(rand.NewPCG(seed, 0x5eed)), nodes: map[uint64]*simNode{}, prints: map[uint64]print{},
 		debug: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -78,6 +88,11 @@ func New(seed uint64, n int) *Sim {
 		s.debug = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	s.net = network{rng: s.rng, links: map[[3]uint64]*link{}, slow: 3, sim: s}
+	return s
+}
+
+// form makes the first members.
+func (s *Sim) form(n int) {
 	peers := map[uint64]string{}
 	for i := range n {
 		peers[uint64(i+1)] = fmt.Sprintf("node%d", i+1)
@@ -85,7 +100,6 @@ func New(seed uint64, n int) *Sim {
 	for i := range n {
 		s.add(uint64(i+1), peers, false)
 	}
-	return s
 }
 
 func (s *Sim) add(id uint64, peers map[uint64]string, join bool) *simNode {
@@ -107,6 +121,7 @@ func (n *simNode) start() {
 	o := replication.Options{
 		NodeID: n.id, Dir: "-", Listen: "-", Peers: n.peers, Join: n.join, Groups: []uint64{0}, Codec: Codec(),
 		Machines:         map[uint64]replication.Machine{0: n.machine},
+		Standby:          s.source != nil,
 		FollowerLagBytes: 2048, TickInterval: tickTime,
 		Logger: s.debug.With("node", n.id),
 		Fatal:  func(err error) { s.fail("node %d: %v", n.id, err) },
@@ -132,7 +147,7 @@ func (n *simNode) start() {
 // crash stops a node at once; of its unsynced writes some stay.
 func (n *simNode) crash() {
 	n.sim.Crashes++
-	n.node, n.open, n.stale = nil, nil, nil
+	n.node, n.open, n.stale, n.reader = nil, nil, nil, reader{}
 	n.disk.Crash(n.sim.rng.IntN(n.disk.Unsynced() + 1))
 	n.machine.Crash()
 	for _, l := range n.sim.net.order {
@@ -197,6 +212,7 @@ func (n *simNode) look() {
 // tick lets one tick's time pass, submitting values with odds of one in quiet per node and round.
 func (s *Sim) tick(quiet int) {
 	s.now += tickTime
+	s.ticks++
 	for _, id := range s.ids {
 		if n := s.nodes[id]; n.node != nil {
 			n.node.Tick()
@@ -213,6 +229,9 @@ func (s *Sim) tick(quiet int) {
 				for range 1 + s.rng.IntN(3) {
 					n.submit()
 				}
+			}
+			if s.source != nil {
+				n.live()
 			}
 			n.move()
 		}

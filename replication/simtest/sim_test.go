@@ -56,6 +56,27 @@ func runSeed(t *testing.T, seed uint64) (s *Sim) {
 	return s
 }
 
+// TestSimulatedStandbyFollowsItsSourceAndOriginatesNothing is the same for a standby, which is promoted at the end.
+func TestSimulatedStandbyFollowsItsSourceAndOriginatesNothing(t *testing.T) {
+	from, to := uint64(1), *runsFlag+1
+	if *seedFlag != 0 {
+		from, to = *seedFlag, *seedFlag+1
+	}
+	crashes, snapshots, entries := 0, 0, 0
+	for seed := from; seed < to; seed++ {
+		cryptotest.SetGlobalRandom(t, seed)
+		s := NewStandby(seed, 3)
+		if err := s.RunStandby(200); err != nil {
+			t.Fatalf("%v\nreplay: go test ./replication/simtest -run SimulatedStandby -seed %d", err, seed)
+		}
+		crashes, snapshots, entries = crashes+s.Crashes, snapshots+s.Snapshots, entries+len(s.source.entries)
+	}
+	t.Logf("crashes %d, snapshots %d, entries of the source %d", crashes, snapshots, entries)
+	if *seedFlag == 0 && (crashes == 0 || snapshots == 0) {
+		t.Error("the simulation did not meet with what it is for")
+	}
+}
+
 // leader is the node that leads, when all is quiet.
 func (s *Sim) leader() *simNode {
 	for _, id := range s.ids {

@@ -31,6 +31,7 @@ const (
 	Response                      // its answer
 	Ask                           // a question to a node
 	Tell                          // its answer
+	Replay                        // a source's entry for a standby group's leader
 )
 
 // Frame is one unit between nodes. Payload belongs to the transport from Send on. The receiver gets Rest as the end of

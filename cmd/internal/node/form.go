@@ -143,6 +143,7 @@ func codec() replication.Codec {
 			return entry.Append(nil, &entry.NodeDown{Node: node, Incarnation: incarnation})
 		},
 		LeaderUp: func(node, term uint64) []byte { return entry.Append(nil, &entry.LeaderUp{Node: node, Term: term}) },
+		Hash:     entry.Hash,
 		Tick:     func() []byte { return entry.Append(nil, &entry.Tick{}) },
 	}
 }

@@ -2,15 +2,14 @@ package node
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/jsontable"
 	"github.com/understudy-mq/understudy/core"
-	"github.com/understudy-mq/understudy/core/message"
 )
 
 // Vhosts lists the vhosts of all data groups.
@@ -71,7 +70,7 @@ func (n *Node) Queue(vhost, name string) (row api.Queue, ok bool) {
 }
 
 func (n *Node) queueRow(now time.Time, group uint64, q *core.QueueInfo, members, online []string) api.Queue {
-	arguments := tableOf(q.Arguments)
+	arguments := jsontable.Decode(q.Arguments)
 	kind, _ := arguments["x-queue-type"].(string)
 	if kind == "" {
 		kind = "classic"
@@ -128,7 +127,7 @@ func (n *Node) Exchanges(vhost string) []api.Exchange {
 	return gather(n, vhost, (*core.Machine).Exchanges, func(_ uint64, x core.ExchangeInfo) api.Exchange {
 		return api.Exchange{
 			Name: x.Name, Vhost: x.Vhost, Type: x.Type, Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal,
-			Arguments: tableOf(x.Arguments), Policy: orNull(x.Policy), OperatorPolicy: orNull(x.OperatorPolicy),
+			Arguments: jsontable.Decode(x.Arguments), Policy: orNull(x.Policy), OperatorPolicy: orNull(x.OperatorPolicy),
 			MessageStats: n.rates.stats(now, "exchange\x00"+x.Vhost+"\x00"+x.Name, []count{
 				{name: "publish_in", value: x.Counters.In}, {name: "publish_out", value: x.Counters.Out},
 			}),
@@ -156,7 +155,7 @@ func (n *Node) Bindings(vhost string) []api.Binding {
 	return gather(n, vhost, list, func(_ uint64, b core.BindingInfo) api.Binding {
 		row := api.Binding{
 			Source: b.Source, Vhost: b.Vhost, Destination: b.Destination, DestinationType: "exchange", RoutingKey: b.Key,
-			Arguments: tableOf(b.Arguments), PropertiesKey: propertiesKeyOf(b.Key, b.Arguments),
+			Arguments: jsontable.Decode(b.Arguments), PropertiesKey: propertiesKeyOf(b.Key, b.Arguments),
 		}
 		if b.ToQueue {
 			row.DestinationType = "queue"
@@ -191,7 +190,7 @@ func (n *Node) Consumers(vhost string) []api.Consumer {
 		}
 		return api.Consumer{
 			ConsumerTag: c.Tag, Queue: api.QueueRef{Name: c.Queue, Vhost: c.Vhost}, AckRequired: !c.NoAck, Exclusive: c.Exclusive,
-			PrefetchCount: c.Prefetch, Active: c.Active, ActivityStatus: status, Arguments: tableOf(c.Arguments),
+			PrefetchCount: c.Prefetch, Active: c.Active, ActivityStatus: status, Arguments: jsontable.Decode(c.Arguments),
 			ChannelDetails: api.ChannelRef{
 				Name:           channelName(c.session.Connection, c.Channel),
 				ConnectionName: c.session.Connection, Node: admin.NodeName(c.session.Node), Number: c.Channel, User: c.session.User,
@@ -228,46 +227,4 @@ func connectionRef(connection string) api.ConnectionRef {
 	peer, _, _ := strings.Cut(connection, " -> ")
 	host, port := hostPort(peer)
 	return api.ConnectionRef{Name: connection, PeerHost: host, PeerPort: port}
-}
-
-// tableOf renders a field table for JSON; empty for none. The machine holds only tables that it could read.
-func tableOf(b []byte) map[string]any {
-	t, err := message.ParseTable(b)
-	if err != nil {
-		return map[string]any{}
-	}
-	return plainTable(t)
-}
-
-func plainTable(t message.Table) map[string]any {
-	out := make(map[string]any, len(t))
-	for _, f := range t {
-		out[f.Key] = plain(f.Value)
-	}
-	return out
-}
-
-// plain makes a table's value one that JSON has.
-func plain(v any) any {
-	switch v := v.(type) {
-	case message.Table:
-		return plainTable(v)
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = plain(v[i])
-		}
-		return out
-	case message.Timestamp:
-		return time.Unix(int64(v), 0).UTC().Format(time.RFC3339)
-	case message.Decimal:
-		return float64(v.Value) / math.Pow10(int(v.Scale))
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Sprint(v)
-		}
-	case float32:
-		return plain(float64(v))
-	}
-	return v
 }

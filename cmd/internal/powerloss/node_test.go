@@ -188,6 +188,7 @@ func (n *node) startRaft() error {
 func codec() replication.Codec {
 	return replication.Codec{
 		AppendHeader: entry.AppendHeader,
+		Hash:         entry.Hash,
 		AppendBatch:  entry.AppendBatch,
 		NodeUp:       func(node, nonce uint64) []byte { return entry.Append(nil, &entry.NodeUp{Node: node, Nonce: nonce}) },
 		NodeDown: func(node, incarnation uint64) []byte {

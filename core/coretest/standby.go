@@ -1,0 +1,69 @@
+package coretest
+
+import (
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
+)
+
+// The clusters' UUIDs in tests with a standby.
+const (
+	SourceCluster  = "source"
+	StandbyCluster = "standby"
+)
+
+// Standby is a group of a standby cluster: a machine that is fed with a source's entries, and with entries of its own.
+type Standby struct {
+	t       TB
+	Machine *core.Machine
+	Index   uint64 // of its own log
+	Stamp   int64  // of the next entry of its own, Unix ms
+}
+
+// NewStandby makes the standby of an empty source.
+func NewStandby(t TB) *Standby {
+	s := &Standby{t: t, Machine: core.New(1), Index: 7}
+	s.Own(&entry.LinkAttach{Cluster: StandbyCluster, Source: SourceCluster, Position: entry.Origin(),
+		Fingerprint: core.EmptyFingerprint()})
+	return s
+}
+
+// Own applies control commands as an entry of its own.
+func (s *Standby) Own(cmds ...entry.Command) []core.Effect {
+	return s.Apply(Entry(s.Stamp, entry.Batch{Commands: encode(cmds)}))
+}
+
+// Apply applies an entry of its log.
+func (s *Standby) Apply(data []byte) []core.Effect {
+	s.t.Helper()
+	s.Index++
+	fx := core.Effects{}
+	if err := s.Machine.Apply(s.Index, data, &fx); err != nil {
+		s.t.Fatal(err)
+	}
+	return fx.List
+}
+
+// Envelope wraps the source's next entry, with the fingerprint that the source has after it (0 for none).
+func (s *Standby) Envelope(inner []byte, fingerprint uint64) *entry.Replay {
+	l := s.Machine.Link()
+	return &entry.Replay{Source: l.Source, Generation: l.SourceGeneration, Group: s.Machine.Group(),
+		Position: l.Position.Next(1, inner), Fingerprint: fingerprint, Inner: inner}
+}
+
+// Follow replays the source's next entry, which has left it with this fingerprint, and checks that nothing is told to
+// clients, and that the states agree.
+func (s *Standby) Follow(inner []byte, fingerprint uint64) {
+	s.t.Helper()
+	x := s.Envelope(inner, fingerprint)
+	if fx := s.Apply(entry.AppendReplay(nil, x)); len(fx) > 0 {
+		s.t.Fatalf("entry %d of the source has effects on the standby: %+v", x.Position.Index, fx)
+	}
+	l := s.Machine.Link()
+	if got := s.Machine.Fingerprint(); l.Position != x.Position || l.Diverged != 0 || got != fingerprint {
+		s.t.Fatalf("after entry %d of the source the standby is at %d with fingerprint %x, not %x (diverged %d)",
+			x.Position.Index, l.Position.Index, got, fingerprint, l.Diverged)
+	}
+	if want := s.Machine.Recompute(); want != fingerprint {
+		s.t.Fatalf("entry %d of the source: the standby's fingerprint is kept up wrongly", x.Position.Index)
+	}
+}

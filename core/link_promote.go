@@ -1,0 +1,56 @@
+package core
+
+import (
+	"github.com/understudy-mq/understudy/core/entry"
+)
+
+// gapWide and gapNarrow are how far counters jump at a promotion, so that nothing is minted again that the lost tail of the
+// source's log had minted: numbers of 64 and of 32 bits.
+const (
+	gapWide   = 1 << 40
+	gapNarrow = 1 << 20
+)
+
+// applyLinkPromote cuts a standby's group at its position: from here on it is an ordinary one. What was attached to the
+// source's nodes is not any more, and their registrations mean nothing here.
+func (m *Machine) applyLinkPromote(x *entry.LinkPromote) {
+	l := &m.link
+	if !m.ours(x.Cluster) || l.Role != RoleStandby || x.Switch != "" && l.Switch == x.Switch && l.SwitchState == SwitchCancelled {
+		return
+	}
+	l.Role, l.Generation, l.Since, l.Stamp = RolePromoted, x.Generation, m.index, m.header.Stamp
+	m.gate, l.SourceGate = &l.Gate, Gate{}
+	fx := m.fx
+	m.fx = &m.nowhere
+	m.nowhere.Node, m.nowhere.List = ^uint64(0), m.nowhere.List[:0]
+	m.disown()
+	m.jump()
+	m.openGate(&l.Gate)
+	m.serve()
+	m.fx = fx
+	m.linked(x.Kind(), "")
+}
+
+// disown detaches every session and forgets the source's nodes.
+func (m *Machine) disown() {
+	for _, n := range m.nodes {
+		m.detachNode(n.Node, "")
+		n.gone = true
+		m.touch(n)
+	}
+	m.nodes = nil
+}
+
+// jump moves every counter past what the source may have minted after the cut.
+func (m *Machine) jump() {
+	m.header.Sessions += gapWide
+	m.header.Vhosts += gapNarrow
+	m.touch(&m.header)
+	for _, v := range m.vhosts {
+		v.Messages += gapWide
+		v.Held += gapWide
+		v.Queues += gapNarrow
+		v.Consumers += gapNarrow
+		m.touch(v)
+	}
+}

@@ -1,0 +1,17 @@
+// Package programs runs programs that are written with a client library in its own language, and judges what they print.
+// Every family of clients has the same programs, so that what is asked of one is asked of all:
+//
+//	basics              one conversation through every part of the protocol, a line per step; see transcript
+//	failover COUNT      publishes COUNT numbered messages with confirms and consumes them while a node dies; see Failover
+//	hello, work, logs, rpc, confirms     RabbitMQ's tutorials 1 to 7; see Tutorials
+//
+// A program finds the broker in AMQP_URL, and in AMQP_URLS (separated by commas) where it is told of several nodes. It
+// knows nothing else of the broker.
+//
+// Guarantees: a program that prints anything but what it should, a traceback for instance, fails the test with the whole
+// of what it said. No program outlives its test. Install leaves either a complete folder or none that is used.
+//
+// Not guaranteed: how fast a client reconnects; it must within a minute.
+//
+// Concurrency: a Program belongs to one test. Several test processes may install the same thing at once.
+package programs

@@ -1,0 +1,177 @@
+package programs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-mq/understudy/interop/harness"
+)
+
+const (
+	failoverCount = 2000
+	killAfter     = 300 // confirms
+	failoverQueue = "failover.q"
+)
+
+// Failover runs program "failover" against three nodes and kills the one that it is attached to, for good, after 300
+// confirms. The program connects to one of AMQP_URLS; it declares the durable queue failover.q, publishes persistent messages
+// 1 to COUNT there with confirms, few at a time, and consumes them with a prefetch of 20 or so, acking each. It loses
+// its connection, reconnects by the library's own means, publishes again what was not confirmed, and goes on until it
+// has received all. It prints
+//
+//	confirmed N          a confirm came
+//	published N again    N is published once more
+//	received N [again]   a delivery, with its redelivered flag
+//	reconnected          the broker was reached anew
+//	done                 at the end
+//
+// The judgement is ledger.faults.
+func (c Client) Failover(t *testing.T) {
+	t.Helper()
+	cluster := harness.Start(t, harness.Options{Nodes: 3})
+	p := c.Start(t, Addresses(cluster), "failover", fmt.Sprint(failoverCount))
+	l := newLedger(failoverCount)
+	for done := false; !done; {
+		line, more := p.Line()
+		if !more {
+			t.Fatalf("failover ended after:\n%s", p.tail())
+		}
+		if done = line == "done"; done {
+			break
+		}
+		if err := l.note(line); err != nil {
+			t.Fatalf("%v\n%s\n%s", err, p.tail(), p.rest())
+		}
+		if !l.killed && len(l.confirmed) >= killAfter {
+			KillAttached(t, cluster)
+			l.killed = true
+		}
+	}
+	p.Ends()
+	for _, fault := range l.faults() {
+		t.Error(fault)
+	}
+	awaitEmpty(t, cluster, failoverQueue)
+}
+
+// Addresses are the variables by which a program learns where the nodes are.
+func Addresses(c *harness.Cluster) []string {
+	return []string{"AMQP_URL=" + c.Node(1).URL(), "AMQP_URLS=" + strings.Join(c.URLs(), ",")}
+}
+
+// KillAttached kills the node with the most client connections and answers it.
+func KillAttached(t testing.TB, c *harness.Cluster) *harness.Node {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	most, attached := 0, (*harness.Node)(nil)
+	for _, n := range c.Running() {
+		var rows []struct{ Node string }
+		if err := n.Get(ctx, "/api/connections", &rows); err != nil {
+			t.Fatal(err)
+		}
+		own := 0
+		for _, r := range rows {
+			if r.Node == fmt.Sprintf("understudy@%d", n.ID) {
+				own++
+			}
+		}
+		if own > most {
+			most, attached = own, n
+		}
+	}
+	if attached == nil {
+		t.Fatal("no node has a client")
+	}
+	attached.Kill9()
+	return attached
+}
+
+// awaitEmpty waits until the queue holds nothing, neither ready nor unacknowledged.
+func awaitEmpty(t testing.TB, c *harness.Cluster, queue string) {
+	t.Helper()
+	if err := harness.Await(patience, func(ctx context.Context) error {
+		q, err := c.Running()[0].Queue(ctx, queue)
+		if err == nil && q.Messages != 0 {
+			err = fmt.Errorf("queue %s holds %d ready and %d unacknowledged messages", queue, q.Ready, q.Unacked)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// ledger is what a failover program told.
+type ledger struct {
+	count                        int
+	killed                       bool
+	lateConfirms                 int // after the kill
+	reconnects                   int
+	confirmed, republished, seen map[int]int // times by number
+	fresh                        map[int]int // of those seen, the ones without the redelivered flag
+}
+
+func newLedger(count int) *ledger {
+	return &ledger{count: count, confirmed: map[int]int{}, republished: map[int]int{}, seen: map[int]int{}, fresh: map[int]int{}}
+}
+
+// note takes a line; it refuses what no program should print.
+func (l *ledger) note(line string) error {
+	if line == "reconnected" {
+		l.reconnects++
+		return nil
+	}
+	words := strings.Fields(line)
+	if len(words) < 2 {
+		return fmt.Errorf("the program says %q", line)
+	}
+	n, err := strconv.Atoi(words[1])
+	if err != nil || n < 1 || n > l.count {
+		return fmt.Errorf("the program says %q", line)
+	}
+	switch words[0] + strings.Join(words[2:], " ") {
+	case "confirmed":
+		l.confirmed[n]++
+		if l.killed {
+			l.lateConfirms++
+		}
+	case "publishedagain":
+		l.republished[n]++
+	case "received":
+		l.fresh[n]++
+		l.seen[n]++
+	case "receivedagain":
+		l.seen[n]++
+	default:
+		return fmt.Errorf("the program says %q", line)
+	}
+	return nil
+}
+
+// faults is what the run shows that must not be: a message neither confirmed nor received, one delivered twice though it
+// was published once and is not marked as redelivered, and a run in which the kill was not felt.
+func (l *ledger) faults() []string {
+	var faults []string
+	for n := 1; n <= l.count; n++ {
+		switch {
+		case l.confirmed[n] == 0:
+			faults = append(faults, fmt.Sprintf("%d was never confirmed", n))
+		case l.seen[n] == 0:
+			faults = append(faults, fmt.Sprintf("%d was confirmed and is lost", n))
+		case l.fresh[n] > 1+l.republished[n]:
+			faults = append(faults, fmt.Sprintf("%d came %d times as new and was published %d times", n, l.fresh[n], 1+l.republished[n]))
+		}
+	}
+	if !l.killed || l.reconnects == 0 || l.lateConfirms < 100 {
+		faults = append(faults, fmt.Sprintf("the kill was not felt: killed %v, reconnected %d times, %d confirms after it", l.killed, l.reconnects, l.lateConfirms))
+	}
+	if len(faults) > 10 {
+		faults = append(slices.Clip(faults[:10]), fmt.Sprintf("and %d more", len(faults)-10))
+	}
+	return faults
+}

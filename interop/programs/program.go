@@ -1,0 +1,126 @@
+package programs
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds the wait for a line.
+const patience = time.Minute
+
+// lineMax bounds what a program may print in one line.
+const lineMax = 1 << 20
+
+// Client makes the command for a family's program: an interpreter with a file, or a binary. Its environment gains what
+// the package doc says.
+type Client func(program string, args ...string) *exec.Cmd
+
+// Program is a running one.
+type Program struct {
+	t     testing.TB
+	name  string
+	lines chan string
+	said  []string
+}
+
+// Start starts the family's program with the environment variables (KEY=VALUE) added. It is killed when the test ends.
+func (c Client) Start(t testing.TB, env []string, program string, args ...string) *Program {
+	t.Helper()
+	cmd := c(program, args...)
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout // a traceback is a line that nobody expects
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%s: %v", program, err)
+	}
+	p := &Program{t: t, name: strings.Join(append([]string{program}, args...), " "), lines: make(chan string, 1000)}
+	end := make(chan struct{})
+	go func() {
+		defer close(p.lines)
+		s := bufio.NewScanner(out)
+		s.Buffer(nil, lineMax)
+		for s.Scan() {
+			select {
+			case p.lines <- s.Text():
+			case <-end:
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		close(end)
+		_ = cmd.Wait()
+	})
+	return p
+}
+
+// Line waits for the next line; more is false once the program has ended.
+func (p *Program) Line() (line string, more bool) {
+	p.t.Helper()
+	select {
+	case line, more = <-p.lines:
+		if more {
+			p.said = append(p.said, line)
+		}
+		return line, more
+	case <-time.After(patience):
+		p.t.Fatalf("%s says nothing for %v after:\n%s", p.name, patience, p.tail())
+	}
+	panic("unreachable")
+}
+
+// Says waits for the next lines, which must be these.
+func (p *Program) Says(lines ...string) {
+	p.t.Helper()
+	for _, want := range lines {
+		got, more := p.Line()
+		if !more {
+			p.t.Fatalf("%s ended after:\n%s\nwant %q", p.name, p.tail(), want)
+		}
+		if got != want {
+			p.t.Fatalf("%s says %q, want %q\n%s", p.name, got, want, p.rest())
+		}
+	}
+}
+
+// Ends waits for the program's end, before which it says nothing more.
+func (p *Program) Ends() {
+	p.t.Helper()
+	if line, more := p.Line(); more {
+		p.t.Fatalf("%s says %q, want nothing more\n%s", p.name, line, p.rest())
+	}
+}
+
+// tail is the last of what it said.
+func (p *Program) tail() string {
+	return strings.Join(p.said[max(0, len(p.said)-40):], "\n")
+}
+
+// rest is what more it says within a moment: a traceback has many lines.
+func (p *Program) rest() string {
+	var b strings.Builder
+	for {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				return b.String()
+			}
+			b.WriteString(line + "\n")
+		case <-time.After(time.Second):
+			return b.String()
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package replication
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/understudy-mq/understudy/replication/log"
+)
+
+const (
+	holdsFile      = "link-holds.json"
+	holdsSaveEvery = 10 * time.Second
+	// holdGrace is how long a hold that was remembered lasts at least after a restart: the standby may have been kept
+	// from asking by the very restart.
+	holdGrace = time.Minute
+	// holdsMost bounds how many names are kept; the one silent for longest goes.
+	holdsMost = 16
+)
+
+// HoldState says how a standby's entries are kept in a node's log.
+type HoldState string
+
+// The states of a hold.
+const (
+	HoldReserved HoldState = "reserved" // the log has what the standby needs next, and would have it anyway
+	HoldExtended HoldState = "extended" // the log is longer because of the hold
+	HoldLost     HoldState = "lost"     // something that the standby needs next is gone: it needs a new seed
+)
+
+// Hold is what this node keeps for one standby.
+type Hold struct {
+	Name      string            `json:"name"`
+	State     HoldState         `json:"state"`
+	Positions map[uint64]uint64 `json:"positions"`      // by group: the last entry that the standby has
+	Silent    float64           `json:"silent_seconds"` // since it was last heard of
+	Held      int64             `json:"held_bytes"`     // of log that holds entries it has not
+	Left      int64             `json:"left_bytes"`     // that the log may still grow by; -1 if that cannot be told
+	// Holding is false once the standby was silent for too long or the disk too full: nothing is kept for it any more.
+	Holding bool   `json:"holding"`
+	Reason  string `json:"reason,omitempty"` // why not
+}
+
+// holds remembers, for each standby by name, how far it has read.
+type holds struct {
+	fs     vfs.FS
+	path   string
+	now    func() time.Time
+	usage  func() (vfs.DiskUsage, error)
+	silent time.Duration
+	fill   int // percent of the volume
+
+	mu    sync.Mutex
+	list  map[string]*hold
+	saved time.Time
+	dirty bool
+	// full and looked are the last look at the volume.
+	full   string
+	left   int64
+	looked time.Time
+	// stretched: at its last look for segments to drop, the node kept one because of a hold.
+	stretched bool
+}
+
+type hold struct {
+	After    map[uint64]uint64 `json:"after"`
+	Seen     time.Time         `json:"seen"`
+	loosened string            // why nothing is kept for it any more; "" while something is
+}
+
+func newHolds(o *Options) *holds {
+	h := &holds{
+		fs: o.FS, path: o.FS.PathJoin(o.Dir, holdsFile), now: o.Wall, list: map[string]*hold{}, left: -1,
+		usage:  func() (vfs.DiskUsage, error) { return o.FS.GetDiskUsage(o.Dir) },
+		silent: o.HoldSilence, fill: o.HoldDiskPercent,
+	}
+	return h
+}
+
+// load reads what was saved. A file that makes no sense costs the holds, not the start.
+func (h *holds) load() error {
+	f, err := h.fs.Open(h.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the standbys' holds: %w", err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("read the standbys' holds: %w", err)
+	}
+	list := map[string]*hold{}
+	if err := json.Unmarshal(b, &list); err != nil {
+		return fmt.Errorf("the standbys' holds in %s are forgotten: %w", h.path, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	least := h.now().Add(holdGrace - h.silent)
+	for name, x := range list {
+		if x == nil || len(h.list) == holdsMost {
+			continue
+		}
+		if x.Seen.Before(least) {
+			x.Seen = least
+		}
+		h.list[name] = x
+	}
+	return nil
+}
+
+// save writes the holds if they have changed, at most every holdsSaveEvery unless it is the last time.
+func (h *holds) save(last bool) error {
+	h.mu.Lock()
+	if !h.dirty || !last && h.now().Sub(h.saved) < holdsSaveEvery {
+		h.mu.Unlock()
+		return nil
+	}
+	h.dirty, h.saved = false, h.now()
+	b, err := json.Marshal(h.list)
+	h.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("encode the standbys' holds: %w", err)
+	}
+	if err := h.write(b); err != nil {
+		return fmt.Errorf("save the standbys' holds: %w", err)
+	}
+	return nil
+}
+
+func (h *holds) write(b []byte) error {
+	f, err := h.fs.Create(h.path+".new", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return h.fs.Rename(h.path+".new", h.path)
+}
+
+// note takes a standby's word how far it is in a group.
+func (h *holds) note(name string, group, after uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x := h.list[name]
+	if x == nil {
+		h.makeRoom()
+		x = &hold{After: map[uint64]uint64{}}
+		h.list[name] = x
+	}
+	x.After[group], x.Seen, x.loosened = after, h.now(), ""
+	h.dirty = true
+}
+
+func (h *holds) makeRoom() {
+	for len(h.list) >= holdsMost {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(h.list)), func(a, b string) int {
+			return cmp.Or(h.list[a].Seen.Compare(h.list[b].Seen), cmp.Compare(a, b))
+		})
+		delete(h.list, oldest)
+	}
+}
+
+// drop forgets a standby.
+func (h *holds) drop(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.list, name)
+	h.dirty = true
+}
+
+// needs says whether a standby, which is not silent for too long, still has to read an entry up to last of the group;
+// and there is room for that.
+func (h *holds) needs(group, last uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, x := range h.list {
+		if after, ok := x.After[group]; ok && after < last && h.lasts(x) {
+			return true
+		}
+	}
+	return false
+}
+
+// lasts says whether anything is kept for x. mu is held.
+func (h *holds) lasts(x *hold) bool {
+	x.loosened = ""
+	if idle := h.now().Sub(x.Seen); idle > h.silent {
+		x.loosened = fmt.Sprintf("silent for more than %v", h.silent)
+	} else if h.look(); h.full != "" {
+		x.loosened = h.full
+	}
+	return x.loosened == ""
+}
+
+// look looks at the volume, once a second at most. mu is held.
+func (h *holds) look() {
+	now := h.now()
+	if !h.looked.IsZero() && now.Sub(h.looked) < time.Second {
+		return
+	}
+	h.looked, h.full, h.left = now, "", -1
+	u, err := h.usage()
+	if err != nil || u.TotalBytes == 0 {
+		return // not known is not full
+	}
+	most := u.TotalBytes / 100 * uint64(h.fill)
+	used := u.TotalBytes - u.AvailBytes
+	h.left = max(0, int64(most)-int64(used))
+	if used >= most && h.fill < 100 {
+		h.full = fmt.Sprintf("the volume is %d %% full, and may be %d %%", used*100/u.TotalBytes, h.fill)
+	}
+}
+
+// stretch says whether the log is longer than it would be without holds.
+func (h *holds) stretch(is bool) {
+	h.mu.Lock()
+	h.stretched = is
+	h.mu.Unlock()
+}
+
+// report describes the holds; firsts are the groups' first entries.
+func (h *holds) report(segments []log.SegmentInfo, firsts map[uint64]uint64) []Hold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]Hold, 0, len(h.list))
+	for _, name := range slices.Sorted(maps.Keys(h.list)) {
+		x := h.list[name]
+		r := Hold{Name: name, Positions: maps.Clone(x.After), Silent: h.now().Sub(x.Seen).Seconds(), State: HoldReserved}
+		r.Holding = h.lasts(x)
+		r.Reason, r.Left = x.loosened, h.left
+		if h.stretched && r.Holding {
+			r.State = HoldExtended
+		}
+		for group, after := range x.After {
+			if after+1 < firsts[group] {
+				r.State, r.Holding = HoldLost, false
+			}
+		}
+		r.Held = heldBytes(segments, x.After)
+		list = append(list, r)
+	}
+	return list
+}
+
+// heldBytes sums the segments that have entries after these.
+func heldBytes(segments []log.SegmentInfo, after map[uint64]uint64) (sum int64) {
+	for _, s := range segments {
+		if slices.ContainsFunc(s.Groups, func(r log.GroupRange) bool {
+			a, ok := after[r.Group]
+			return ok && a < r.Last
+		}) {
+			sum += s.Bytes
+		}
+	}
+	return sum
+}
+
+// Hold notes that the standby called name has every entry of the group up to after, and is alive: this node keeps what
+// follows in its log, as far as HoldSilence and HoldDiskPercent allow, also across restarts. The place may be lower than
+// before: a standby may have been made anew. Safe from any goroutine.
+func (n *Node) Hold(name string, group, after uint64) { n.holds.note(name, group, after) }
+
+// Unhold forgets the standby called name.
+func (n *Node) Unhold(name string) { n.holds.drop(name) }
+
+// Holds describes what is kept for standbys. Safe from any goroutine.
+func (n *Node) Holds() []Hold {
+	firsts := map[uint64]uint64{}
+	for id, g := range n.groups {
+		if first, err := g.log.FirstIndex(); err == nil {
+			firsts[id] = first
+		}
+	}
+	return n.holds.report(n.log.Segments(), firsts)
+}

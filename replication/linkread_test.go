@@ -1,0 +1,248 @@
+package replication_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/understudy-mq/understudy/replication"
+	"github.com/understudy-mq/understudy/replication/simtest"
+)
+
+// place is where a reader of a group's log is.
+type place struct{ index, term, hash uint64 }
+
+// origin is where the log of a group begins.
+func origin() place {
+	return place{1, 1, simtest.Codec().Hash(1, 1, nil)}
+}
+
+func (m *member) read(at place, bytesMax int) replication.LinkRead {
+	m.t.Helper()
+	r, err := m.group().ReadLink(at.index, at.term, at.hash, bytesMax)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return r
+}
+
+// readAll reads on until there is nothing more, and checks what it reads.
+func (m *member) readAll(at place) (list []replication.LinkEntry, end place) {
+	m.t.Helper()
+	for {
+		r := m.read(at, 1000)
+		if r.Status != replication.ReadEntries {
+			m.t.Fatalf("after entry %d: status %d", at.index, r.Status)
+		}
+		if len(r.Entries) == 0 {
+			return list, at
+		}
+		for _, e := range r.Entries {
+			if e.Index != at.index+1 || e.Own != (len(e.Data) == 0) {
+				m.t.Fatalf("after entry %d comes %d, raft's own %v with %d bytes", at.index, e.Index, e.Own, len(e.Data))
+			}
+			at = place{e.Index, e.Term, at.hash + simtest.Codec().Hash(e.Index, e.Term, e.Data)}
+			if e.Hash != at.hash {
+				m.t.Fatalf("the rolling hash at entry %d is %x, not %x", e.Index, e.Hash, at.hash)
+			}
+		}
+		list = append(list, r.Entries...)
+	}
+}
+
+func TestALinkReadsEveryEntryWithItsRollingHash(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	defer m.stop()
+	<-m.reg
+	m.mustSubmit(0, 3000)
+	eventually(t, "applied", func() bool { return m.machine.Count() == 3000 })
+	list, end := m.readAll(origin())
+	if applied, hash := m.machine.RollingHash(); end.index != applied || end.hash != hash || len(list) < 3 {
+		t.Errorf("read to entry %d with hash %x, applied %d with %x", end.index, end.hash, applied, hash)
+	}
+	half := list[len(list)/2]
+	if r := m.read(place{half.Index, half.Term, half.Hash}, 1); len(r.Entries) != 1 || r.Entries[0].Index != half.Index+1 {
+		t.Errorf("a read from the middle: %+v", r)
+	}
+}
+
+func TestALinkIsToldThatItsPlaceIsUnknown(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	defer m.stop()
+	<-m.reg
+	m.mustSubmit(0, 10)
+	eventually(t, "applied", func() bool { return m.machine.Count() == 10 })
+	_, end := m.readAll(origin())
+	for _, c := range []struct {
+		what string
+		at   place
+		want replication.ReadStatus
+	}{
+		{"another term", place{end.index, end.term + 1, end.hash}, replication.ReadMismatch},
+		{"another hash", place{end.index, end.term, end.hash + 1}, replication.ReadMismatch},
+		{"beyond what is applied", place{end.index + 1, end.term, end.hash}, replication.ReadAhead},
+		{"before the log's beginning", place{}, replication.ReadPurged},
+	} {
+		if r := m.read(c.at, 1000); r.Status != c.want || len(r.Entries) > 0 {
+			t.Errorf("%s: status %d with %d entries, want %d", c.what, r.Status, len(r.Entries), c.want)
+		}
+	}
+	if r := m.read(place{end.index, end.term, end.hash + 1}, 1000); r.Term != end.term || r.Hash != end.hash {
+		t.Errorf("a mismatch names term %d and hash %x, want %d and %x", r.Term, r.Hash, end.term, end.hash)
+	}
+}
+
+func TestTheRollingHashIsKnownAfterARestart(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	<-m.reg
+	m.mustSubmit(0, 2000)
+	eventually(t, "applied", func() bool { return m.machine.Count() == 2000 })
+	before, _ := m.readAll(origin())
+	m.stop() // makes a checkpoint: nothing is replayed
+	m.start()
+	defer m.stop()
+	<-m.reg
+	if after, _ := m.readAll(origin()); len(after) <= len(before) || after[len(before)-1].Hash != before[len(before)-1].Hash {
+		t.Errorf("%d entries before, %d after the restart, or another hash", len(before), len(after))
+	}
+}
+
+// standby is a member that is to follow another cluster.
+func standby(t *testing.T) *member {
+	m := options(t, 1)
+	m.opts.Standby = true
+	m.start()
+	eventually(t, "attached", func() bool {
+		_ = m.group().ControlLocal(simtest.Attach(origin().index))
+		is, _, _ := m.machine.Standing()
+		return is
+	})
+	return m
+}
+
+// follow replays what the source has.
+func (m *member) follow(source *member) {
+	m.t.Helper()
+	list, end := source.readAll(origin())
+	eventually(m.t, "the standby has caught up", func() bool {
+		changed := m.group().Changed()
+		_, at, _ := m.machine.Standing()
+		if at == end.index {
+			return true
+		}
+		var envelopes [][]byte
+		for _, e := range list[at-origin().index:] {
+			envelopes = append(envelopes, simtest.Replay(e.Index, e.Data))
+		}
+		if err := m.group().Replay(at+1, envelopes); err != nil {
+			return false
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Second):
+		}
+		return false
+	})
+}
+
+func TestAStandbyFollowsAndServesOnceItIsPromoted(t *testing.T) {
+	source := options(t, 1)
+	source.start()
+	defer source.stop()
+	<-source.reg
+	source.mustSubmit(0, 500)
+	eventually(t, "applied", func() bool { return source.machine.Count() == 500 })
+
+	m := standby(t)
+	m.follow(source)
+	if got := m.machine.Values(); !slices.Equal(got, numbers(0, 500)) || m.machine.Own() > 0 || m.machine.Ticks() > 0 {
+		t.Fatalf("%d values, %d entries and %d ticks of its own", len(got), m.machine.Own(), m.machine.Ticks())
+	}
+	if s := m.group().Status(); !s.Standby || s.Position == 0 {
+		t.Errorf("status %+v", s)
+	}
+	m.stop() // what it is outlives the process
+	m.start()
+	defer m.stop()
+	source.mustSubmit(500, 600)
+	eventually(t, "applied", func() bool { return source.machine.Count() == 600 })
+	m.follow(source)
+	eventually(t, "promoted", func() bool {
+		_ = m.group().ControlLocal(simtest.Promote())
+		_, _, since := m.machine.Standing()
+		return since > 0
+	})
+	<-m.reg
+	m.mustSubmit(600, 700)
+	eventually(t, "applied", func() bool { return m.machine.Count() == 700 })
+	if got := m.machine.Values(); !slices.Equal(got, numbers(0, 700)) {
+		t.Errorf("%d values, or others than the source's and its own", len(got))
+	}
+	_, _, since := m.machine.Standing()
+	if r := m.read(origin(), 1000); r.Status != replication.ReadPurged || r.First != since+1 {
+		t.Errorf("what a promoted cluster replayed is handed out as its own log: %+v", r)
+	}
+}
+
+func TestAnExportIsCutWhereItSaysItIs(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	defer m.stop()
+	<-m.reg
+	m.mustSubmit(0, 100)
+	eventually(t, "applied", func() bool { return m.machine.Count() == 100 })
+	e, err := m.group().Export(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	m.mustSubmit(100, 200)
+	eventually(t, "applied", func() bool { return m.machine.Count() == 200 })
+	if r := m.read(place{e.Index(), e.Term(), e.Hash}, 1000); r.Status != replication.ReadEntries || len(r.Entries) == 0 {
+		t.Errorf("the log does not go on from the export at entry %d: %+v", e.Index(), r)
+	}
+}
+
+// TestTheLogIsKeptForAStandby: what a standby has not read stays, although nothing else needs it, until the standby is
+// forgotten.
+func TestTheLogIsKeptForAStandby(t *testing.T) {
+	m := options(t, 1)
+	m.opts.SegmentBytes, m.opts.CheckpointBytes, m.opts.LogBytesMax = 64<<10, 16<<10, 64<<10
+	m.start()
+	defer m.stop()
+	<-m.reg
+	m.node.Hold("standby", 0, origin().index)
+	for range 40 {
+		if err := m.group().Submit(simtest.Bytes(10<<10), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.group().Submit(simtest.Settle(), 1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the log is longer because of the hold", func() bool {
+		h := m.node.Holds()
+		return len(h) == 1 && h[0].State == replication.HoldExtended && h[0].Holding && h[0].Held > 300<<10
+	})
+	list, _ := m.readAll(origin())
+	size := 0
+	for _, e := range list {
+		size += len(e.Data)
+	}
+	if size < 400<<10 {
+		t.Errorf("%d bytes of entries are left", size)
+	}
+	m.node.Unhold("standby")
+	eventually(t, "the log is cut", func() bool { return m.group().Status().FirstIndex > 2 })
+	m.node.Hold("standby", 0, origin().index)
+	if h := m.node.Holds(); len(h) != 1 || h[0].State != replication.HoldLost || h[0].Holding {
+		t.Errorf("the standby's next entry is gone: %+v", h)
+	}
+	if r := m.read(origin(), 1000); r.Status != replication.ReadPurged || r.First != m.group().Status().FirstIndex {
+		t.Errorf("a read of what is gone: %+v", r)
+	}
+}
