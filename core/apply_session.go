@@ -23,7 +23,7 @@ func (m *Machine) applyAttach(x *entry.Attach) {
 		return // only a registered node can hold a session
 	}
 	v := m.vhost[x.Vhost]
-	if v == nil {
+	if v == nil || x.VhostID != "" && v.ID != x.VhostID {
 		m.refuseAttach(x, "vhost "+x.Vhost+" not found")
 		return
 	}

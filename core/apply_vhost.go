@@ -5,14 +5,84 @@ import (
 	"slices"
 
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/internal/route"
 )
+
+// predeclared are the exchanges that every vhost has beside the default one.
+var predeclared = [...]exchangeRow{
+	{Name: "amq.direct", Type: route.Direct},
+	{Name: "amq.fanout", Type: route.Fanout},
+	{Name: "amq.topic", Type: route.Topic},
+	{Name: "amq.headers", Type: route.Headers},
+	{Name: "amq.match", Type: route.Headers},
+	{Name: "amq.rabbitmq.trace", Type: route.Topic, Internal: true},
+}
+
+func (m *Machine) applyVhostCreate(x *entry.VhostCreate) {
+	v, named := m.vhostByID(x.ID), m.vhost[x.Name]
+	switch {
+	case named != nil && named != v || v != nil && v.Deleted:
+		return
+	case v != nil:
+		m.changeVhost(v, x)
+		return
+	}
+	m.header.Vhosts++
+	m.touch(&m.header)
+	v = newVhost(vhostRow{Vhost: m.header.Vhosts, ID: x.ID, Name: x.Name, QueueType: x.QueueType, MaxQueues: none, MaxConnections: none})
+	m.addVhost(v)
+	m.touch(v)
+	for _, row := range predeclared {
+		row.Vhost, row.Durable = v.Vhost, true
+		m.touch(v.addExchange(row))
+	}
+}
+
+func (m *Machine) vhostByID(id string) *vhost {
+	for _, v := range m.vhosts {
+		if v.ID == id {
+			return v
+		}
+	}
+	return nil
+}
+
+// changeVhost makes a vhost what the system group says of it.
+func (m *Machine) changeVhost(v *vhost, x *entry.VhostCreate) {
+	delete(m.vhost, v.Name)
+	v.Name, v.QueueType = x.Name, x.QueueType
+	m.vhost[v.Name] = v
+	m.touch(v)
+}
+
+func (m *Machine) addVhost(v *vhost) {
+	m.vhosts = append(m.vhosts, v)
+	if !v.Deleted {
+		m.vhost[v.Name] = v
+	}
+	v.timer = timer{table: tableVhost, vhost: v.Vhost, owner: v}
+}
+
+func newVhost(row vhostRow) *vhost {
+	return &vhost{
+		vhostRow:    row,
+		router:      route.New(),
+		exchange:    make(map[string]*exchange),
+		queue:       make(map[uint32]*queue),
+		queueByName: make(map[string]*queue),
+		consumer:    make(map[uint32]*consumer),
+		binding:     make(map[string]*binding),
+		content:     make(map[uint64]*content),
+		letter:      make(map[uint64]*letter),
+	}
+}
 
 // A vhost that is deleted ends its sessions at once and can be found no more; a new one may have its name. What it holds
 // goes in pieces, as things that are due do, so that a million messages stall nobody else.
 
 func (m *Machine) applyVhostDelete(x *entry.VhostDelete) {
-	v := m.vhost[x.Name]
-	if v == nil || x.ID != "" && v.ID != x.ID {
+	v := m.vhostByID(x.ID)
+	if v == nil || v.Deleted {
 		return
 	}
 	v.Deleted = true

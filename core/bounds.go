@@ -5,13 +5,14 @@ import "fmt"
 // bounds are how much of each thing a vhost or channel may have, so that one client's loop does not become everybody's
 // memory. They are the machine's, the same in every version that reads an entry: replicas must agree on a refusal.
 type bounds struct {
-	queues    int // per vhost
-	bindings  int // per vhost
-	consumers int // per channel
-	copies    int // keys in the CC and BCC headers of a message
+	queues     int // per vhost
+	bindings   int // per vhost
+	consumers  int // per channel
+	copies     int // keys in the CC and BCC headers of a message
+	tombstones int // of deleted vhosts, in the system group
 }
 
-var ourBounds = bounds{queues: 500_000, bindings: 500_000, consumers: 10_000, copies: 1_000}
+var ourBounds = bounds{queues: 500_000, bindings: 500_000, consumers: 10_000, copies: 1_000, tombstones: tombstonesMost}
 
 // The texts are RabbitMQ's where it has such a limit.
 

@@ -146,6 +146,7 @@ func (m *Machine) each(visit func(object)) {
 		visitAll(s.channels, visit)
 	}
 	m.access.each(visit)
+	m.registry.each(visit)
 }
 
 func visitAll[T object](list []T, visit func(object)) {

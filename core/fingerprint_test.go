@@ -30,6 +30,7 @@ func populated(t *testing.T) *Machine {
 		}
 	}
 	apply(0, 0, 0, &entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v", Name: "/"}, &entry.ClusterInit{ID: "c"},
+		&entry.VhostPut{ID: "v", Name: "/", Groups: 2}, &entry.VhostPut{ID: "w", Name: "gone"}, &entry.VhostBury{ID: "w"},
 		&entry.LeaderUp{Node: 1, Term: 2}, &entry.UserPut{Name: "u", Tags: "management"},
 		&entry.PermissionSet{User: "u", Vhost: "/"}, &entry.TopicPermissionSet{User: "u", Vhost: "/", Exchange: "x"})
 	apply(0, 0, 0, &entry.PolicySet{Vhost: "/", Name: "p", Pattern: "^none$", ApplyTo: "queues"})
@@ -173,6 +174,13 @@ var derived = map[string]string{
 	"Machine.tagPool":     "spare memory",
 	"Machine.live":        "local knowledge",
 	"Machine.access":      "rows",
+	"Machine.registry":    "rows",
+	"vhosts.list":         "the objects themselves are rows",
+	"vhosts.byID":         "index of the list",
+	"vhosts.byName":       "index of the list",
+	"vhosts.inGroup":      "count over the list",
+	"vhosts.tombstones":   "count over the list",
+	"registered.at":       "place in a list without order",
 	"Machine.fingerprint": "itself",
 	"Machine.touched":     "empty between entries",
 	"Machine.dirty":       "local knowledge about the store",
@@ -242,14 +250,14 @@ func TestFingerprintChangesWithAnyReplicatedField(t *testing.T) {
 			f.Set(old)
 		}
 	})
-	if len(seen) != 19 {
+	if len(seen) != 21 {
 		t.Errorf("only %d kinds of rows were there: %v", len(seen), seen)
 	}
 }
 
 func TestEveryFieldIsReplicatedOrHasAReasonNotToBe(t *testing.T) {
 	for _, x := range []any{header{}, local{}, link{}, node{}, vhost{}, exchange{}, binding{}, queue{}, consumer{}, session{}, channel{},
-		content{}, letter{}, policy{}, held{}, registry{}, user{}, permission{}, topicPermission{}, Machine{}} {
+		content{}, letter{}, policy{}, held{}, registry{}, vhosts{}, registered{}, user{}, permission{}, topicPermission{}, Machine{}} {
 		typ := reflect.TypeOf(x)
 		for i := range typ.NumField() {
 			f := typ.Field(i)

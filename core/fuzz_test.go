@@ -32,7 +32,7 @@ func seeds() []entry.Command {
 		&entry.Publish{Ref: ref, Record: coretest.Record("d", "k", table("x-delay", int32(1)), "z")},
 		&entry.TxSelect{Ref: ref}, &entry.TxCommit{Ref: ref}, &entry.TxRollback{Ref: ref}, &entry.Tick{},
 		&entry.PolicySet{Vhost: "/", Name: "p", Pattern: "q", ApplyTo: "all", Definition: table("max-length", int64(0))},
-		&entry.PolicyDelete{Vhost: "/", Name: "p"}, &entry.VhostLimit{Vhost: "/", MaxQueues: 1}, &entry.VhostDelete{Name: "/"},
+		&entry.PolicyDelete{Vhost: "/", Name: "p"}, &entry.VhostLimit{Vhost: "/", MaxQueues: 1}, &entry.VhostDelete{ID: "v"},
 	}
 }
 

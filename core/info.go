@@ -10,6 +10,8 @@ type VhostInfo struct {
 	Name, ID string
 	Queues   int
 	Sessions int
+	// Ready and Unacknowledged count messages.
+	Ready, Unacknowledged uint64
 	// MaxQueues and MaxConnections are -1 for no limit.
 	MaxQueues, MaxConnections int64
 }
@@ -120,21 +122,43 @@ func (m *Machine) Nodes() []NodeInfo {
 
 // Vhosts lists the group's vhosts by name.
 func (m *Machine) Vhosts() []VhostInfo {
+	sessions := make(map[*vhost]int)
+	for _, s := range m.sessions {
+		sessions[s.vhost]++
+	}
 	list := make([]VhostInfo, 0, len(m.vhosts))
 	for _, v := range m.vhosts {
 		if v.Deleted {
 			continue
 		}
-		info := VhostInfo{Name: v.Name, ID: v.ID, Queues: len(v.queues), MaxQueues: v.MaxQueues, MaxConnections: v.MaxConnections}
-		for _, s := range m.sessions {
-			if s.vhost == v {
-				info.Sessions++
-			}
-		}
-		list = append(list, info)
+		list = append(list, v.info(sessions[v]))
 	}
 	slices.SortFunc(list, func(a, b VhostInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list
+}
+
+func (v *vhost) info(sessions int) VhostInfo {
+	info := VhostInfo{Name: v.Name, ID: v.ID, Queues: len(v.queues), Sessions: sessions, MaxQueues: v.MaxQueues, MaxConnections: v.MaxConnections}
+	for _, q := range v.queues {
+		info.Ready += uint64(q.ready.len())
+		info.Unacknowledged += uint64(q.Unacked)
+	}
+	return info
+}
+
+// Vhost is one vhost, for listings; false if the group does not have it.
+func (m *Machine) Vhost(name string) (VhostInfo, bool) {
+	v := m.vhost[name]
+	if v == nil {
+		return VhostInfo{}, false
+	}
+	sessions := 0
+	for _, s := range m.sessions {
+		if s.vhost == v {
+			sessions++
+		}
+	}
+	return v.info(sessions), true
 }
 
 // Queues lists a vhost's queues by name, none for a vhost that the group does not have.

@@ -93,7 +93,7 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 	case tableNotes:
 		m.loadNotes(c)
 	default:
-		if !m.access.load(t, c) {
+		if !m.access.load(t, c) && !m.registry.load(t, c) {
 			c.fail(fmt.Sprintf("table %d is not known to this version", t))
 		}
 	}

@@ -28,6 +28,7 @@ type Machine struct {
 	live      liveness
 	timers    timers
 	access    access
+	registry  vhosts
 
 	fingerprint uint64
 	touched     []object // changed in the entry at hand
@@ -248,7 +249,7 @@ func (m *Machine) apply(cmd entry.Command) {
 	case *entry.SessionClose:
 		m.applySessionClose(x)
 	default:
-		if !m.applyAccess(cmd) && !m.applyLink(cmd) {
+		if !m.applyAccess(cmd) && !m.applyLink(cmd) && !m.applyVhosts(cmd) {
 			m.applyOnChannel(cmd)
 		}
 	}

@@ -170,7 +170,7 @@ func TestDeletedVhostGoesInPiecesAndFreesItsContent(t *testing.T) {
 		}
 		d.Batch(1, cmds...)
 	}
-	d.Control(&entry.VhostDelete{ID: "v1", Name: "/"})
+	d.Control(&entry.VhostDelete{ID: "v1"})
 	d.Restart()
 	left := d.Machine.Live(0, 1<<30)
 	for ticks := 0; d.Machine.NextDeadline() != 0; ticks++ {

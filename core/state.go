@@ -73,6 +73,7 @@ type vhostRow struct {
 	Consumers                 uint32 // number of the last consumer
 	Held                      uint64 // id of the last held message
 	Deleted                   bool   // it goes in pieces
+	QueueType                 string // of queues that do not name theirs, "" for classic
 	MaxQueues, MaxConnections int64  // none for no limit
 }
 
@@ -117,6 +118,7 @@ func (v *vhostRow) code(c *rowCoder) {
 	c.u32(&v.Consumers)
 	c.u64(&v.Held)
 	c.boolean(&v.Deleted)
+	c.str(&v.QueueType)
 	c.i64(&v.MaxQueues)
 	c.i64(&v.MaxConnections)
 }

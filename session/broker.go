@@ -34,12 +34,18 @@ type Contents interface {
 	Content(loc message.Loc, size uint32) ([]byte, error)
 }
 
+// Home says where a vhost is. A vhost that is deleted and made anew under the same name has another ID.
+type Home struct {
+	ID    string
+	Group uint64
+}
+
 // Options configure a Broker.
 type Options struct {
 	Node      uint64
 	Submit    map[uint64]Submitter // by data group
 	Contents  map[uint64]Contents
-	VhostHome func(vhost string) (group uint64, ok bool) // which group holds a vhost; safe from any goroutine
+	VhostHome func(vhost string) (Home, bool) // where a vhost is; safe from any goroutine
 	// Access knows who may do what; nil allows everything to everybody (for tests of what lies beneath).
 	Access *auth.Registry
 	// Denied hears of refusals, the first of a run of equal ones in a session; may be nil. Safe from any goroutine.
@@ -51,7 +57,7 @@ type Options struct {
 // Broker is a node's hub between the endpoints of its connections and the machines of its data groups.
 type Broker struct {
 	node   uint64
-	home   func(string) (uint64, bool)
+	home   func(string) (Home, bool)
 	groups map[uint64]*group
 	access *auth.Registry
 	denied func(user, vhost, text string)
@@ -102,12 +108,12 @@ func New(o Options) *Broker {
 
 // Attach attaches endpoint e to a session and answers once the machine has applied it. Refusals are *Error.
 func (b *Broker) Attach(ctx context.Context, a Attach, e Endpoint) (*Session, error) {
-	id, ok := b.home(a.Vhost)
-	g := b.groups[id]
+	home, ok := b.home(a.Vhost)
+	g := b.groups[home.Group]
 	if !ok || g == nil {
 		return nil, &Error{core.CodeNotAllowed, fmt.Sprintf("vhost %s not found", a.Vhost)}
 	}
-	s := &Session{group: g, endpoint: e, user: a.User, vhost: a.Vhost, denied: b.denied}
+	s := &Session{group: g, endpoint: e, user: a.User, vhost: a.Vhost, home: home, homeOf: b.home, denied: b.denied}
 	if err := b.enter(s); err != nil {
 		return nil, err
 	}
@@ -148,7 +154,7 @@ func (g *group) attach(ctx context.Context, a Attach, s *Session) error {
 	if err != nil {
 		return err
 	}
-	cmd := entry.Attach{Request: request, Vhost: a.Vhost, User: a.User, Key: a.Key, Connection: a.Connection}
+	cmd := entry.Attach{Request: request, Vhost: a.Vhost, User: a.User, Key: a.Key, Connection: a.Connection, VhostID: s.home.ID}
 	if err := g.submitter.Submit(entry.Append(nil, &cmd), 1); err != nil {
 		g.abandon(request)
 		return &Error{core.CodeConnectionForced, "node cannot reach the vhost's leader: " + err.Error()}

@@ -65,7 +65,7 @@ func (f *fakeEndpoint) Closed(e *Error)  { f.closed = e }
 func newBroker(f *fakeGroup) *Broker {
 	b := New(Options{
 		Node: 7, Submit: map[uint64]Submitter{1: f}, Contents: map[uint64]Contents{1: f},
-		VhostHome: func(v string) (uint64, bool) { return 1, v == "/" },
+		VhostHome: func(v string) (Home, bool) { return Home{Group: 1}, v == "/" },
 	})
 	b.Registered(1, 1)
 	return b

@@ -62,6 +62,9 @@ func (s *Session) outlawed() *Error {
 	if s.access == nil {
 		return nil
 	}
+	if home, ok := s.homeOf(s.vhost); !ok || home != s.home {
+		return &Error{core.CodeConnectionForced, fmt.Sprintf("vhost '%s' is deleted", s.vhost)}
+	}
 	switch s.access.Standing() {
 	case auth.Gone:
 		return &Error{core.CodeConnectionForced, fmt.Sprintf("user '%s' was deleted", s.user)}

@@ -39,6 +39,8 @@ type Session struct {
 	id, epoch uint64
 	user      string
 	vhost     string
+	home      Home
+	homeOf    func(vhost string) (Home, bool)
 	group     *group
 	endpoint  Endpoint
 	access    *auth.Access // nil: all is allowed

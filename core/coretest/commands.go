@@ -68,9 +68,20 @@ func (l *line) control() entry.Command {
 	case "cluster-init":
 		return &entry.ClusterInit{ID: l.values["id"]}
 	case "vhost":
-		return &entry.VhostCreate{ID: l.values["id"], Name: l.values["name"]}
+		return &entry.VhostCreate{ID: l.values["id"], Name: l.values["name"], QueueType: l.values["type"]}
 	case "vhost-delete":
-		return &entry.VhostDelete{ID: l.values["id"], Name: l.values["name"]}
+		return &entry.VhostDelete{ID: l.values["id"]}
+	case "vhost-put":
+		return &entry.VhostPut{ID: l.values["id"], Name: l.values["name"], Group: l.number("group"), Groups: l.number("groups"),
+			Description: l.values["description"], Tags: l.values["tags"], QueueType: l.values["type"], Owner: l.values["owner"], First: l.flag("first")}
+	case "vhost-bury":
+		return &entry.VhostBury{ID: l.values["id"]}
+	case "vhost-found":
+		return &entry.VhostFound{ID: l.values["id"], Name: l.values["name"], Group: l.number("group"), QueueType: l.values["type"]}
+	case "user":
+		return &entry.UserPut{Name: l.values["name"]}
+	case "permit":
+		return &entry.PermissionSet{User: l.values["user"], Vhost: l.values["in"]}
 	case "vhost-limit":
 		return &entry.VhostLimit{Vhost: "/", MaxQueues: l.signed("queues"), Connections: l.signed("connections")}
 	case "policy":
@@ -79,7 +90,7 @@ func (l *line) control() entry.Command {
 	case "policy-delete":
 		return &entry.PolicyDelete{Vhost: "/", Name: l.values["name"], Operator: l.flag("operator")}
 	case "attach":
-		return &entry.Attach{Request: l.number("request"), Vhost: l.values["vhost"], User: "guest", Connection: l.values["connection"]}
+		return &entry.Attach{Request: l.number("request"), Vhost: l.values["vhost"], User: "guest", Connection: l.values["connection"], VhostID: l.values["vhost-id"]}
 	}
 	return nil
 }

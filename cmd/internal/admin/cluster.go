@@ -24,10 +24,7 @@ func (h *Handler) overview(w http.ResponseWriter, r *http.Request) {
 		Listeners:         listeners,
 		Contexts:          []api.Context{},
 	}
-	var vhosts []string
-	for _, v := range state.Vhosts() {
-		vhosts = append(vhosts, v.Name)
-	}
+	vhosts := state.VhostNames()
 	o.Traffic, o.QueueTotals = state.Traffic(vhosts), state.Totals(vhosts)
 	o.ObjectTotals.Queues = len(state.Queues(""))
 	o.ObjectTotals.Exchanges = len(state.Exchanges(""))

@@ -131,12 +131,6 @@ type Application struct {
 	Version     string `json:"version"`
 }
 
-// Vhost is one row of /api/vhosts.
-type Vhost struct {
-	Name  string `json:"name"`
-	Group uint64 `json:"group"`
-}
-
 // QueueBasics is one row of /api/queues with disable_stats=true.
 type QueueBasics struct {
 	Name       string         `json:"name"`

@@ -12,37 +12,29 @@ import (
 	"github.com/understudy-mq/understudy/core"
 )
 
-// Vhosts lists the vhosts of all data groups.
-func (n *Node) Vhosts() []api.Vhost {
-	rows := []api.Vhost{}
-	for _, id := range n.groups[1:] {
-		n.states[id].View(func(m *core.Machine) {
-			for _, v := range m.Vhosts() {
-				rows = append(rows, api.Vhost{Name: v.Name, Group: id})
-			}
-		})
-	}
-	return rows
-}
-
 // gather lists something of one vhost, or with "" of all. The groups' goroutines wait only while list reads; making rows of
 // it comes after.
 func gather[T, R any](n *Node, vhost string, list func(m *core.Machine, vhost string) []T, row func(group uint64, item T) R) []R {
 	rows := []R{}
-	for _, id := range n.groups[1:] {
+	for _, name := range n.vhostsToList(vhost) {
+		home, ok := n.vhostHome(name)
+		if !ok {
+			continue
+		}
 		var items []T
-		n.states[id].View(func(m *core.Machine) {
-			for _, v := range m.Vhosts() {
-				if vhost == "" || v.Name == vhost {
-					items = append(items, list(m, v.Name)...)
-				}
-			}
-		})
+		n.states[home.Group].View(func(m *core.Machine) { items = list(m, name) })
 		for _, item := range items {
-			rows = append(rows, row(id, item))
+			rows = append(rows, row(home.Group, item))
 		}
 	}
 	return rows
+}
+
+func (n *Node) vhostsToList(vhost string) []string {
+	if vhost == "" {
+		return n.VhostNames()
+	}
+	return []string{vhost}
 }
 
 // Queues lists queues.
@@ -56,17 +48,17 @@ func (n *Node) Queues(vhost string) []api.Queue {
 
 // Queue is one queue's row.
 func (n *Node) Queue(vhost, name string) (row api.Queue, ok bool) {
-	group, ok := n.vhostHome(vhost)
+	home, ok := n.vhostHome(vhost)
 	if !ok {
 		return row, false
 	}
 	var q core.QueueInfo
-	n.states[group].View(func(m *core.Machine) { q, ok = m.Queue(vhost, name) })
+	n.states[home.Group].View(func(m *core.Machine) { q, ok = m.Queue(vhost, name) })
 	if !ok {
 		return row, false
 	}
 	members, online := n.memberNames()
-	return n.queueRow(time.Now(), group, &q, members, online), true
+	return n.queueRow(time.Now(), home.Group, &q, members, online), true
 }
 
 func (n *Node) queueRow(now time.Time, group uint64, q *core.QueueInfo, members, online []string) api.Queue {

@@ -29,11 +29,8 @@ import (
 // systemGroup is the group of what belongs to the whole cluster; data groups are 1 to N.
 const systemGroup = 0
 
-// firstVhost is made at a cluster's first start, in the first data group.
-const (
-	firstVhost      = "/"
-	firstVhostGroup = 1
-)
+// firstVhost is made at a cluster's first start.
+const firstVhost = "/"
 
 // Options are what Start needs beside the settings.
 type Options struct {
@@ -71,7 +68,7 @@ type Node struct {
 	registered registrations
 	started    time.Time
 	clusterID  atomic.Pointer[string]
-	formed     atomic.Bool // the cluster has its id, the first vhost and the first user
+	formed     atomic.Bool // the cluster has its id, the first vhost and the first user, or had them
 	draining   atomic.Bool
 	ready      chan struct{} // closed when clients were first served
 	readyOnce  sync.Once
@@ -186,6 +183,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.background.Go(func() { n.accounts.watch(work) })
 	n.background.Go(func() { n.form(work) })
+	n.background.Go(func() { n.reconcile(work) })
 	return nil
 }
 
@@ -327,11 +325,6 @@ func (n *Node) Ready() error {
 
 // Started is closed once clients are served for the first time.
 func (n *Node) Started() <-chan struct{} { return n.ready }
-
-// vhostHome answers which group holds a vhost.
-func (n *Node) vhostHome(vhost string) (uint64, bool) {
-	return firstVhostGroup, vhost == firstVhost && n.formed.Load()
-}
 
 // listener is an open port.
 type listener struct {

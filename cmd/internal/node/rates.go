@@ -123,11 +123,11 @@ func rateOf(stats map[string]any, name string) api.Rate {
 func (n *Node) Totals(vhosts []string) map[string]any {
 	var ready, unacknowledged uint64
 	for _, vhost := range vhosts {
-		group, ok := n.vhostHome(vhost)
+		home, ok := n.vhostHome(vhost)
 		if !ok {
 			continue
 		}
-		n.states[group].View(func(m *core.Machine) {
+		n.states[home.Group].View(func(m *core.Machine) {
 			for _, q := range m.Queues(vhost) {
 				ready += uint64(q.Ready)
 				unacknowledged += uint64(q.Unacknowledged)
@@ -163,8 +163,8 @@ func (n *Node) Traffic(vhosts []string) api.Traffic {
 }
 
 func (n *Node) countersOf(vhost string) (list []core.Counters) {
-	if group, ok := n.vhostHome(vhost); ok {
-		n.states[group].View(func(m *core.Machine) { list, _ = m.Counters(vhost) })
+	if home, ok := n.vhostHome(vhost); ok {
+		n.states[home.Group].View(func(m *core.Machine) { list, _ = m.Counters(vhost) })
 	}
 	return list
 }
