@@ -67,6 +67,7 @@ type Options struct {
 	Vhosts      Vhosts
 	Objects     Objects
 	Messages    Messages
+	Definitions Definitions
 	Login       Login
 	Ready       func() error // nil: clients are served
 	Metrics     http.Handler
@@ -125,7 +126,7 @@ func (h *Handler) openRoutes() router {
 
 func (h *Handler) apiRoutes() router {
 	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes(),
-		h.messageRoutes(), h.clientRoutes(), h.healthRoutes(), h.minorRoutes(), h.vhostRoutes())
+		h.messageRoutes(), h.clientRoutes(), h.healthRoutes(), h.minorRoutes(), h.definitionRoutes(), h.vhostRoutes())
 }
 
 // stateRoutes show what there is, and change the cluster.

@@ -131,7 +131,7 @@ func (f *fake) login(user, password string, peer net.Addr) (api.Whoami, error) {
 
 func (f *fake) handler() *Handler {
 	return New(Options{
-		State: f, Cluster: f, Connections: f, Accounts: f, Policies: f, Objects: f, Vhosts: f, Messages: f, Login: f.login, Ready: func() error { return f.ready },
+		State: f, Cluster: f, Connections: f, Accounts: f, Policies: f, Objects: f, Vhosts: f, Messages: f, Definitions: f, Login: f.login, Ready: func() error { return f.ready },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") }),
 		Version: "v", Logger: slog.New(slog.DiscardHandler),
 	})

@@ -4,6 +4,8 @@ package api
 type Error struct {
 	Error  string `json:"error"`
 	Reason string `json:"reason"`
+	// Faults are all that is wrong with a file of definitions.
+	Faults []string `json:"faults,omitempty"`
 }
 
 // Page is the answer to a listing with ?page=N.

@@ -65,6 +65,7 @@ type Node struct {
 	admin     *http.Server
 
 	rates      meter
+	importing  sync.Mutex // held while definitions are imported
 	registered registrations
 	started    time.Time
 	clusterID  atomic.Pointer[string]

@@ -9,6 +9,7 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/cmd/internal/audit"
+	"github.com/understudy-mq/understudy/cmd/internal/definitions"
 	"github.com/understudy-mq/understudy/cmd/internal/jsontable"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
@@ -28,21 +29,19 @@ func (n *Node) Policies(vhost string, operator bool) []api.Policy {
 
 // SetPolicy makes or replaces a policy.
 func (n *Node) SetPolicy(ctx context.Context, by string, operator bool, vhost, name string, p api.NewPolicy) error {
-	definition, err := jsontable.Encode(p.Definition)
+	cmd, err := definitions.PolicyCommand(vhost, name, p, operator)
 	if err != nil {
-		return fmt.Errorf("definition of policy '%s': %w", name, err)
-	}
-	cmd := &entry.PolicySet{
-		Vhost: vhost, Name: name, Pattern: *p.Pattern, ApplyTo: p.ApplyTo, Priority: p.Priority, Operator: operator, Definition: definition,
-	}
-	if err := core.CheckPolicy(cmd); err != nil {
 		return err
 	}
-	what := audit.Event{Event: policyEvent("policy_set", operator), By: by, Vhost: vhost, Text: name}
+	return n.setPolicy(ctx, by, cmd)
+}
+
+func (n *Node) setPolicy(ctx context.Context, by string, cmd *entry.PolicySet) error {
+	what := audit.Event{Event: policyEvent("policy_set", cmd.Operator), By: by, Vhost: cmd.Vhost, Text: cmd.Name}
 	return n.recorded(ctx, what, cmd, func(m *core.Machine) bool {
-		p, ok := policyOf(m, operator, vhost, name)
+		p, ok := policyOf(m, cmd.Operator, cmd.Vhost, cmd.Name)
 		return ok && p.Pattern == cmd.Pattern && p.ApplyTo == cmd.ApplyTo && p.Priority == cmd.Priority &&
-			bytes.Equal(p.Definition, definition)
+			bytes.Equal(p.Definition, cmd.Definition)
 	})
 }
 
