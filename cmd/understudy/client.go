@@ -20,6 +20,7 @@ import (
 
 const (
 	callTimeout    = 30 * time.Second
+	importTimeout  = 5 * time.Minute // of definitions, which may be many
 	answerBytesMax = 256 << 20
 )
 
@@ -51,7 +52,11 @@ func verb(use, short string, args cobra.PositionalArgs, run func(c *client, args
 
 // do sends a request and answers the body of a success. Errors carry the reason that the node gave.
 func (c *client) do(method, path string, body any) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	timeout := callTimeout
+	if strings.HasPrefix(path, "/api/definitions") {
+		timeout = importTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	r, err := c.request(ctx, method, path, body)
 	if err != nil {
@@ -99,7 +104,10 @@ func (c *client) request(ctx context.Context, method, path string, body any) (*h
 
 func refused(status string, body []byte) error {
 	var e api.Error
-	if json.Unmarshal(body, &e) == nil && e.Reason != "" {
+	if json.Unmarshal(body, &e) == nil && len(e.Faults) > 0 {
+		return fmt.Errorf("%s:\n%s", strings.ToLower(status), strings.Join(e.Faults, "\n"))
+	}
+	if e.Reason != "" {
 		return fmt.Errorf("%s: %s", strings.ToLower(status), e.Reason)
 	}
 	return fmt.Errorf("the node answered %s", status)

@@ -101,7 +101,7 @@ func TestAPrintedConfigurationReadsBackAsTheSame(t *testing.T) {
 	want := Config{
 		Data: "/x: y", NodeID: 7, AMQP: ":1", AMQPS: ":2", Admin: ":3", Peer: "h:4", Cluster: "7=h:4,8=g:4", Groups: 64,
 		TLSCert: "a", TLSKey: "b", TLSCA: "c", PeerTLSCert: "d", PeerTLSKey: "e", PeerTLSCA: "f", DefaultUser: "'u\"",
-		DefaultPass: "p#: {x", MaxMessageBytes: 5, DrainSeconds: 1.5, LogLevel: "debug", LogFormat: "json", Join: "",
+		DefaultPass: "p#: {x", LoadDefinitions: "d.json", MaxMessageBytes: 5, DrainSeconds: 1.5, LogLevel: "debug", LogFormat: "json", Join: "",
 	}
 	b, err := want.YAML()
 	if err != nil {

@@ -155,25 +155,25 @@ func (n *Node) ImportDefinitions(ctx context.Context, by, vhost string, text []b
 
 // definitionState is what definitions are judged by.
 func (n *Node) definitionState() definitions.State {
-	state := definitions.State{
-		Vhost:     n.definedVhost,
-		CheckName: checkObjectName,
-		CheckUser: func(name string, u api.NewUser) error {
-			cmd, err := userPut(name, u)
-			if err == nil && cmd.KeepHash {
-				err = errors.New("a user needs a password_hash or a password")
-			}
-			return err
-		},
-		CheckVhost: func(name string, v api.NewVhost) error {
-			var cmd entry.VhostPut
-			return errors.Join(checkName("vhost name", name), describe(&cmd, core.RegisteredVhost{}, v))
-		},
-	}
+	state := definitionRules()
+	state.Vhost = n.definedVhost
 	for _, u := range n.accounts.Users() {
 		state.Users = append(state.Users, u.Name)
 	}
 	return state
+}
+
+func checkDefinedUser(name string, u api.NewUser) error {
+	cmd, err := userPut(name, u)
+	if err == nil && cmd.KeepHash {
+		err = errors.New("a user needs a password_hash or a password")
+	}
+	return err
+}
+
+func checkDefinedVhost(name string, v api.NewVhost) error {
+	var cmd entry.VhostPut
+	return errors.Join(checkName("vhost name", name), describe(&cmd, core.RegisteredVhost{}, v))
 }
 
 func (n *Node) definedVhost(name string) (v definitions.Vhost, ok bool) {
@@ -216,7 +216,7 @@ func (n *Node) carryOutCluster(ctx context.Context, by string, p *definitions.Pl
 		}
 	}
 	for _, v := range p.Vhosts {
-		if _, err := n.PutVhost(ctx, by, v.Name, v.New()); err != nil {
+		if _, err := n.putVhost(ctx, by, "", v.Name, v.New()); err != nil {
 			return fmt.Errorf("vhost '%s': %w", v.Name, err)
 		}
 	}

@@ -65,7 +65,8 @@ type Node struct {
 	admin     *http.Server
 
 	rates      meter
-	importing  sync.Mutex // held while definitions are imported
+	importing  sync.Mutex             // held while definitions are imported
+	pending    atomic.Pointer[[]byte] // definitions that are to be loaded before clients are served
 	registered registrations
 	started    time.Time
 	clusterID  atomic.Pointer[string]
@@ -162,7 +163,13 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.listen(); err != nil {
 		return err
 	}
+	if err := n.takeDefinitions(); err != nil {
+		return err
+	}
 	if err := n.claim(ctx); err != nil {
+		return err
+	}
+	if err := n.keepDefinitions(); err != nil {
 		return err
 	}
 	if err := n.openAudit(); err != nil {
@@ -320,6 +327,9 @@ func (n *Node) Ready() error {
 	}
 	if !n.formed.Load() {
 		return errors.New("cluster is forming")
+	}
+	if n.pending.Load() != nil {
+		return errors.New("definitions are being loaded")
 	}
 	return nil
 }
