@@ -46,9 +46,18 @@ func (m *Machine) applyNodeDown(x *entry.NodeDown) {
 
 // detachNode ends the attachment of every session that the node holds.
 func (m *Machine) detachNode(id uint64, reason string) {
+	m.detachWhere(reason, func(s *session) bool { return s.Node == id })
+}
+
+// detachAll ends every attachment.
+func (m *Machine) detachAll(reason string) {
+	m.detachWhere(reason, func(s *session) bool { return s.Node != 0 })
+}
+
+func (m *Machine) detachWhere(reason string, meant func(*session) bool) {
 	var held []*session
 	for _, s := range m.sessions {
-		if s.Node == id {
+		if meant(s) {
 			held = append(held, s)
 		}
 	}

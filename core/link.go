@@ -318,6 +318,9 @@ func (m *Machine) applyLinkFenceCancel(x *entry.LinkFenceCancel) {
 	if !m.gated(x.Cluster) || g.Switch != x.Switch || g.By.Number > 0 {
 		return
 	}
+	if g.Fenced { // the clients were closed, and could not say so
+		m.detachAll("the hand-over to another cluster was taken back")
+	}
 	m.openGate(g)
 	m.linked(x.Kind(), "")
 }

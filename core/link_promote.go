@@ -19,6 +19,7 @@ func (m *Machine) applyLinkPromote(x *entry.LinkPromote) {
 		return
 	}
 	l.Role, l.Generation, l.Since, l.Stamp = RolePromoted, x.Generation, m.index, m.header.Stamp
+	l.Confirms, l.ConfirmsFor, l.ConfirmsWhy = entry.GateOff, "", "" // no standby follows yet: nobody may wait for one
 	m.gate, l.SourceGate = &l.Gate, Gate{}
 	fx := m.fx
 	m.fx = &m.nowhere
@@ -33,8 +34,8 @@ func (m *Machine) applyLinkPromote(x *entry.LinkPromote) {
 
 // disown detaches every session and forgets the source's nodes.
 func (m *Machine) disown() {
+	m.detachAll("")
 	for _, n := range m.nodes {
-		m.detachNode(n.Node, "")
 		n.gone = true
 		m.touch(n)
 	}

@@ -207,8 +207,13 @@ func TestACancelledFenceLetsTheSourceGoOn(t *testing.T) {
 		t.Fatal("the fence fell with another switch")
 	}
 	d.Control(&entry.LinkFenceCancel{Cluster: coretest.SourceCluster, Switch: "s"})
-	if fx := only(d.Batch(1, &entry.Settle{Ref: ref, First: 1, Last: 1}), core.EffectDelivered); len(fx) != 1 {
-		t.Errorf("the next message was not delivered: %+v", fx)
+	if q := d.Machine.Queues("/")[0]; q.Ready != 2 || q.Unacknowledged != 0 {
+		t.Errorf("the sessions of clients that were closed still hold messages: %+v", q)
+	}
+	d.Batch(1, &entry.Attach{Vhost: "/"})
+	ref := entry.Ref{Session: 2, Epoch: 1, Channel: 1}
+	if fx := only(d.Batch(1, &entry.ChannelOpen{Ref: ref}, &entry.Consume{Ref: ref, Queue: "q", Tag: "c"}), core.EffectDelivered); len(fx) != 2 {
+		t.Errorf("a new client gets %+v", fx)
 	}
 }
 

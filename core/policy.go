@@ -107,6 +107,9 @@ func newPolicy(vhost uint32, x *entry.PolicySet) (*policy, error) {
 	if err := p.read(); err != nil {
 		return nil, err
 	}
+	if err := checkConfirm(p.definition); err != nil {
+		return nil, fmt.Errorf("definition of policy '%s': %w", p.Name, err)
+	}
 	for i := range policyChecks {
 		c := &policyChecks[i]
 		if value, ok := p.definition.Get(c.key); ok {
@@ -153,12 +156,14 @@ func (m *Machine) applyPolicySet(x *entry.PolicySet) {
 	at, there := v.searchPolicy(x.Name, x.Operator)
 	if there {
 		old := v.policies[at]
+		m.regate(old, x.Kind())
 		old.policyRow, old.pattern, old.definition = p.policyRow, p.pattern, p.definition
 		p = old
 	} else {
 		v.policies = slices.Insert(v.policies, at, p)
 	}
 	m.touch(p)
+	m.regate(p, x.Kind())
 	m.applyPolicies(v)
 }
 
@@ -175,6 +180,7 @@ func (m *Machine) applyPolicyDelete(x *entry.PolicyDelete) {
 	v.policies = slices.Delete(v.policies, at, at+1)
 	p.gone = true
 	m.touch(p)
+	m.regate(p, x.Kind())
 	m.applyPolicies(v)
 }
 

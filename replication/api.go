@@ -88,6 +88,8 @@ type Status struct {
 	Error       string            `json:"error,omitempty"`    // why the group stopped
 	// CommitLatency is how long the newest of this node's batches took until it was applied here; 0 where none was yet.
 	CommitLatency time.Duration `json:"commit_latency"`
+	// SilentMillis is how long this node has heard of no leader, to a tick: 0 while it leads.
+	SilentMillis int64 `json:"silent_ms"`
 }
 
 // EnsureDefaults fills in what was left zero.

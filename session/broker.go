@@ -267,7 +267,7 @@ func (b *Broker) Dispatch(id uint64, fx *core.Effects) {
 		case core.EffectAttached:
 			g.attached(e)
 			continue
-		case core.EffectNode:
+		case core.EffectNode, core.EffectLink:
 			continue
 		}
 		if e.Session == 0 {

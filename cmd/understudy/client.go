@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,6 @@ import (
 
 const (
 	callTimeout    = 30 * time.Second
-	importTimeout  = 5 * time.Minute // of definitions, which may be many
 	answerBytesMax = 256 << 20
 )
 
@@ -29,6 +29,7 @@ type client struct {
 	url, user string
 	json      bool
 	out       io.Writer
+	patience  time.Duration // for an answer
 }
 
 // flags declares the flags of every verb that asks the admin API.
@@ -52,11 +53,7 @@ func verb(use, short string, args cobra.PositionalArgs, run func(c *client, args
 
 // do sends a request and answers the body of a success. Errors carry the reason that the node gave.
 func (c *client) do(method, path string, body any) ([]byte, error) {
-	timeout := callTimeout
-	if strings.HasPrefix(path, "/api/definitions") {
-		timeout = importTimeout
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.patience, callTimeout))
 	defer cancel()
 	r, err := c.request(ctx, method, path, body)
 	if err != nil {

@@ -6,9 +6,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 )
+
+// importPatience bounds the import of definitions, which may be many.
+const importPatience = 5 * time.Minute
 
 // definitionsCommand are the verbs of definitions.
 func definitionsCommand() *cobra.Command {
@@ -51,6 +55,7 @@ func importDefinitions() *cobra.Command {
 			if !json.Valid(text) {
 				return fmt.Errorf("%s is no JSON", args[0])
 			}
+			c.patience = importPatience
 			_, err = c.do(http.MethodPost, definitionsPath(vhost), json.RawMessage(text))
 			return err
 		})

@@ -66,6 +66,7 @@ type Options struct {
 	Policies    Policies
 	Vhosts      Vhosts
 	Objects     Objects
+	Link        Link
 	Messages    Messages
 	Definitions Definitions
 	Login       Login
@@ -90,7 +91,7 @@ const (
 // New makes a Handler.
 func New(o Options) *Handler {
 	h := &Handler{o: o}
-	secured, open, debug := h.authenticated(append(h.apiRoutes(), h.accountRoutes()...)), h.openRoutes(), loopbackOnly(profiles())
+	secured, open, debug := h.authenticated(slices.Concat(h.apiRoutes(), h.accountRoutes(), h.linkRoutes())), h.openRoutes(), loopbackOnly(profiles())
 	h.root = http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.EscapedPath(); {
 		case strings.HasPrefix(path, "/api/"):

@@ -23,11 +23,7 @@ type callerKey struct{}
 // cannot be made to send from a foreign page.
 func (h *Handler) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, password, ok := r.BasicAuth()
-		if !ok {
-			unauthorized(w, "Login failed")
-			return
-		}
+		user, password, _ := r.BasicAuth() // who gives none is judged as nobody
 		caller, err := h.o.Login(user, password, peerOf(r))
 		if err != nil {
 			h.o.Logger.Warn("admin login refused", "user", user, "from", r.RemoteAddr, "error", err)

@@ -14,7 +14,7 @@ import (
 
 // Files names the PEM files of one side.
 type Files struct {
-	Cert, Key string
+	Cert, Key string // "" for none, on the dialling side of Client
 	CA        string // authorities for the other side's certificate; "" for none
 }
 
@@ -55,6 +55,20 @@ func Mutual(f Files, log *slog.Logger) (*tls.Config, error) {
 		InsecureSkipVerify:     true,                     // likewise
 		VerifyConnection:       func(c tls.ConnectionState) error { return verify(c, s.current().pool) },
 		SessionTicketsDisabled: true,
+	}, nil
+}
+
+// Client is TLS for the dialling side that shows no certificate: the other side proves itself to the authority ca. Host
+// names are not checked, as for Mutual.
+func Client(ca string, log *slog.Logger) (*tls.Config, error) {
+	s, err := newSource(Files{CA: ca}, log)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, // checked below, against the authority of the moment
+		VerifyConnection:   func(c tls.ConnectionState) error { return verify(c, s.current().pool) },
 	}, nil
 }
 
@@ -154,8 +168,10 @@ func (f Files) stamps() (seen [3]stamp) {
 func read(f Files) (*loaded, error) {
 	l := &loaded{seen: f.stamps()}
 	var err error
-	if l.pair, err = tls.LoadX509KeyPair(f.Cert, f.Key); err != nil {
-		return nil, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
+	if f.Cert != "" {
+		if l.pair, err = tls.LoadX509KeyPair(f.Cert, f.Key); err != nil {
+			return nil, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
+		}
 	}
 	if f.CA == "" {
 		return l, nil

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,6 +16,15 @@ const GroupsMax = 64
 
 // MessageBytesMax bounds what --max-message-bytes may be set to.
 const MessageBytesMax = 128 << 20
+
+// What a standby does with AMQP clients until it is promoted.
+const (
+	ClientsRefuse = "refuse" // closes them with 320 once they have opened a vhost
+	ClientsPark   = "park"   // lets them wait
+)
+
+// linkDefault is where the link is served when --link is not given.
+const linkDefault = ":7500"
 
 // Config is what `serve` runs with. Every key is a flag, an UNDERSTUDY_ variable and a key of the YAML file by the same
 // name.
@@ -38,6 +48,21 @@ type Config struct {
 	PeerTLSKey  string `koanf:"peer-tls-key" yaml:"peer-tls-key"`
 	PeerTLSCA   string `koanf:"peer-tls-ca" yaml:"peer-tls-ca"`
 
+	Link           string `koanf:"link" yaml:"link"`               // the source's side; "" is :7500 once there is a token or an authority
+	LinkSource     string `koanf:"link-source" yaml:"link-source"` // HOST:LINKPORT,... of the source; "" for no standby
+	LinkTokenFile  string `koanf:"link-token-file" yaml:"link-token-file"`
+	Standby        bool   `koanf:"standby" yaml:"standby"`
+	LinkSeed       uint64 `koanf:"link-seed" yaml:"link-seed"` // node id, 0 for none
+	StandbyClients string `koanf:"standby-clients" yaml:"standby-clients"`
+
+	LinkServeTokenFile  string  `koanf:"link-serve-token-file" yaml:"link-serve-token-file"`
+	LinkFenceTokenFile  string  `koanf:"link-fence-token-file" yaml:"link-fence-token-file"`
+	LinkHoldSeconds     float64 `koanf:"link-hold-seconds" yaml:"link-hold-seconds"`
+	LinkHoldDiskPercent int     `koanf:"link-hold-disk-percent" yaml:"link-hold-disk-percent"`
+	LinkTLSCert         string  `koanf:"link-tls-cert" yaml:"link-tls-cert"`
+	LinkTLSKey          string  `koanf:"link-tls-key" yaml:"link-tls-key"`
+	LinkTLSCA           string  `koanf:"link-tls-ca" yaml:"link-tls-ca"`
+
 	DefaultUser string `koanf:"default-user" yaml:"default-user"`
 	DefaultPass string `koanf:"default-pass" yaml:"default-pass"`
 
@@ -53,12 +78,17 @@ type Config struct {
 // Default is a node alone, with no set-up.
 func Default() Config {
 	return Config{
-		Data:            "./understudy-data",
-		NodeID:          1,
-		AMQP:            ":5672",
-		Admin:           ":15672",
-		Peer:            "127.0.0.1:7400",
-		Groups:          4,
+		Data:           "./understudy-data",
+		NodeID:         1,
+		AMQP:           ":5672",
+		Admin:          ":15672",
+		Peer:           "127.0.0.1:7400",
+		Groups:         4,
+		StandbyClients: ClientsRefuse,
+
+		LinkHoldSeconds:     3600,
+		LinkHoldDiskPercent: 80,
+
 		DefaultUser:     "guest",
 		DefaultPass:     "guest",
 		MaxMessageBytes: 16 << 20,
@@ -86,6 +116,19 @@ func Flags(f *pflag.FlagSet) {
 	f.String("peer-tls-cert", d.PeerTLSCert, "certificate between nodes (PEM; read again when it changes)")
 	f.String("peer-tls-key", d.PeerTLSKey, "key of --peer-tls-cert (PEM)")
 	f.String("peer-tls-ca", d.PeerTLSCA, "authority by which nodes check each other (PEM)")
+	f.String("link", d.Link, "address for standbys that follow this cluster (default :7500 once a link token or authority is set; without TLS on loopback only)")
+	f.String("link-source", d.LinkSource, "link addresses of the cluster to follow, HOST:LINKPORT,...")
+	f.String("link-token-file", d.LinkTokenFile, "file with the token that is shown to the source (read again when it changes)")
+	f.Bool("standby", d.Standby, "an empty cluster becomes the standby of --link-source; of no effect on any other")
+	f.Uint64("link-seed", d.LinkSeed, "id of the node that begins with a snapshot of the source; of no effect once it has data")
+	f.String("standby-clients", d.StandbyClients, "what a standby does with AMQP clients: refuse or park")
+	f.String("link-serve-token-file", d.LinkServeTokenFile, "file with the tokens that may read this cluster's log, one a line, two at most")
+	f.String("link-fence-token-file", d.LinkFenceTokenFile, "file with the tokens that may also drain and fence this cluster")
+	f.Float64("link-hold-seconds", d.LinkHoldSeconds, "how long the log is kept for a standby that is silent")
+	f.Int("link-hold-disk-percent", d.LinkHoldDiskPercent, "how full the volume may be before nothing is kept for standbys")
+	f.String("link-tls-cert", d.LinkTLSCert, "certificate of the link, on either side (PEM; read again when it changes)")
+	f.String("link-tls-key", d.LinkTLSKey, "key of --link-tls-cert (PEM)")
+	f.String("link-tls-ca", d.LinkTLSCA, "authority by which the other side of the link is checked (PEM)")
 	f.String("default-user", d.DefaultUser, "the user that clients log in as, an administrator; guest may connect from loopback only")
 	f.String("default-pass", d.DefaultPass, "password of --default-user")
 	f.String("load-definitions", d.LoadDefinitions, "file of RabbitMQ definitions (JSON) for the first start; its users take the place of --default-user")
@@ -106,6 +149,27 @@ func (c Config) YAML() ([]byte, error) {
 
 // Drain is how long a drain may take.
 func (c Config) Drain() time.Duration { return time.Duration(c.DrainSeconds * float64(time.Second)) }
+
+// LinkHold is how long the log is kept for a standby that is silent.
+func (c Config) LinkHold() time.Duration {
+	return time.Duration(c.LinkHoldSeconds * float64(time.Second))
+}
+
+// LinkSources is --link-source as a list.
+func (c Config) LinkSources() []string { return list(c.LinkSource) }
+
+// LinkAddress is where standbys are served, "" for nowhere: without a token or an authority nobody could come. Without TLS
+// an address that names no host is loopback's.
+func (c Config) LinkAddress() string {
+	if c.LinkServeTokenFile == "" && c.LinkFenceTokenFile == "" && c.LinkTLSCA == "" {
+		return ""
+	}
+	address := cmp.Or(c.Link, linkDefault)
+	if c.LinkTLSCert == "" && strings.HasPrefix(address, ":") {
+		return "127.0.0.1" + address
+	}
+	return address
+}
 
 // JoinURLs is --join as a list.
 func (c Config) JoinURLs() []string { return list(c.Join) }

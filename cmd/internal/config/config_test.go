@@ -101,7 +101,10 @@ func TestAPrintedConfigurationReadsBackAsTheSame(t *testing.T) {
 	want := Config{
 		Data: "/x: y", NodeID: 7, AMQP: ":1", AMQPS: ":2", Admin: ":3", Peer: "h:4", Cluster: "7=h:4,8=g:4", Groups: 64,
 		TLSCert: "a", TLSKey: "b", TLSCA: "c", PeerTLSCert: "d", PeerTLSKey: "e", PeerTLSCA: "f", DefaultUser: "'u\"",
-		DefaultPass: "p#: {x", LoadDefinitions: "d.json", MaxMessageBytes: 5, DrainSeconds: 1.5, LogLevel: "debug", LogFormat: "json", Join: "",
+		DefaultPass: "p#: {x", LoadDefinitions: "d.json",
+		Link:        ":9", LinkSource: "h:5,i:6", LinkTokenFile: "t", Standby: true, LinkSeed: 3, StandbyClients: "park",
+		LinkServeTokenFile: "st", LinkFenceTokenFile: "ft", LinkHoldSeconds: 1.25, LinkHoldDiskPercent: 7,
+		LinkTLSCert: "k", LinkTLSKey: "l", LinkTLSCA: "m", MaxMessageBytes: 5, DrainSeconds: 1.5, LogLevel: "debug", LogFormat: "json", Join: "",
 	}
 	b, err := want.YAML()
 	if err != nil {
@@ -142,7 +145,7 @@ func TestValidateListsEveryFaultAtOnce(t *testing.T) {
 	c := Config{
 		Data: "", NodeID: 0, AMQP: "5672", AMQPS: "x:y", Admin: ":70000", Peer: "", Groups: 65, Join: "ftp://x",
 		PeerTLSCert: "only", DefaultUser: "", MaxMessageBytes: MessageBytesMax + 1, DrainSeconds: -1, LogLevel: "loud", LogFormat: "xml",
-		Cluster: "1=",
+		Cluster: "1=", Standby: true, StandbyClients: "eat", LinkServeTokenFile: "t", LinkTLSCert: "c", LinkHoldDiskPercent: 101,
 	}
 	var f Faults
 	if !errors.As(c.Validate(), &f) {
@@ -151,6 +154,7 @@ func TestValidateListsEveryFaultAtOnce(t *testing.T) {
 	for _, key := range []string{
 		"data", "node-id", "amqp", "amqps", "admin", "peer", "groups", "join", "peer-tls-cert", "default-user",
 		"max-message-bytes", "drain-seconds", "log-level", "log-format", "cluster",
+		"link-source", "standby", "standby-clients", "link-tls-cert", "link-hold-seconds", "link-hold-disk-percent",
 	} {
 		if !strings.Contains("\n"+f.Error(), "\n--"+key+": ") {
 			t.Errorf("no fault of --%s in:\n%v", key, f)
@@ -185,5 +189,19 @@ func TestAClusterMustNameTheNode(t *testing.T) {
 	c.NodeID, c.Cluster = 3, "1=a:1,2=b:2"
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "--cluster") {
 		t.Errorf("error %v, want one about --cluster", err)
+	}
+}
+
+func TestALinkWithoutTLSServesThisMachineOnly(t *testing.T) {
+	for address, good := range map[string]bool{"127.0.0.1:7500": true, "[::1]:7500": true, "localhost:1": true, "": true, ":7500": true, "0.0.0.0:7500": false, "10.0.0.1:1": false} {
+		c := Default()
+		c.LinkServeTokenFile, c.Link = "tokens", address
+		if err := c.Validate(); (err == nil) != good {
+			t.Errorf("--link %q: %v", address, err)
+		}
+		c.LinkTLSCert, c.LinkTLSKey = "c", "k"
+		if err := c.Validate(); err != nil {
+			t.Errorf("--link %q with TLS: %v", address, err)
+		}
 	}
 }

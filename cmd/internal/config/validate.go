@@ -28,6 +28,7 @@ func (c Config) Validate() error {
 	c.checkAddresses(&f)
 	c.checkMembers(&f)
 	c.checkTLS(&f)
+	c.checkLink(&f)
 	c.checkLimits(&f)
 	if len(f) == 0 {
 		return nil
@@ -130,6 +131,51 @@ func (c Config) checkTLS(f *Faults) {
 	if peer != 0 && peer != 3 {
 		f.add("peer-tls-cert", "goes with --peer-tls-key and --peer-tls-ca: all three or none")
 	}
+}
+
+func (c Config) checkLink(f *Faults) {
+	for _, a := range c.LinkSources() {
+		if err := checkAddress(a, true); err != nil {
+			f.add("link-source", "%v", err)
+		}
+	}
+	if c.LinkSource == "" && (c.Standby || c.LinkSeed != 0) {
+		f.add("link-source", "must name the cluster to follow: --standby and --link-seed are set")
+	}
+	if c.Standby && c.Join != "" {
+		f.add("standby", "goes without --join: a node that joins is what its cluster is")
+	}
+	if c.StandbyClients != ClientsRefuse && c.StandbyClients != ClientsPark {
+		f.add("standby-clients", "%q is neither %s nor %s", c.StandbyClients, ClientsRefuse, ClientsPark)
+	}
+	if (c.LinkTLSCert == "") != (c.LinkTLSKey == "") {
+		f.add("link-tls-cert", "goes with --link-tls-key")
+	}
+	if address := c.LinkAddress(); address != "" {
+		if err := checkAddress(address, false); err != nil {
+			f.add("link", "%v", err)
+		} else if c.LinkTLSCert == "" && !loopback(address) {
+			f.add("link", "%q is open to other machines: it needs --link-tls-cert and --link-tls-key, or a loopback address", address)
+		}
+	} else if c.Link != "" {
+		f.add("link", "serves nobody without --link-serve-token-file, --link-fence-token-file or --link-tls-ca")
+	}
+	if c.LinkHoldSeconds < 1 || c.LinkHoldSeconds > 30*24*3600 {
+		f.add("link-hold-seconds", "%v is not from 1 to 2592000", c.LinkHoldSeconds)
+	}
+	if c.LinkHoldDiskPercent < 1 || c.LinkHoldDiskPercent > 100 {
+		f.add("link-hold-disk-percent", "%d is not from 1 to 100", c.LinkHoldDiskPercent)
+	}
+}
+
+// loopback says whether only this machine reaches an address to listen on.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (c Config) checkLimits(f *Faults) {

@@ -126,6 +126,9 @@ func (n *Node) openAudit() error {
 
 // clientLogin judges AMQP clients, and takes note.
 func (n *Node) clientLogin(user, password string, peer net.Addr) (string, error) {
+	if n.noUsersYet() {
+		return user, nil // to be told that this is a standby
+	}
 	name, err := amqp.Logins(n.logins)(user, password, peer)
 	e := audit.Event{Event: "login", User: user, Peer: peerText(peer)}
 	if err != nil {
@@ -140,8 +143,20 @@ func (n *Node) denied(user, vhost, text string) {
 	n.audit.Write(audit.Event{Event: "denied", User: user, Vhost: vhost, Text: text})
 }
 
+// nobody may look at a standby from its own machine until its source's users have come.
+func (n *Node) nobody(peer net.Addr) (api.Whoami, bool) {
+	at, ok := peer.(*net.TCPAddr)
+	if !ok || !at.IP.IsLoopback() || !n.noUsersYet() {
+		return api.Whoami{}, false
+	}
+	return api.Whoami{Name: n.cfg.DefaultUser, Tags: api.Tags{admin.TagAdministrator}}, true
+}
+
 // attach lets a client in while the node hears of changes to what its user may do.
 func (n *Node) attach(ctx context.Context, a session.Attach, e session.Endpoint) (v091.Session, error) {
+	if err := n.admit(ctx); err != nil {
+		return nil, err
+	}
 	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf {
 		return nil, &session.Error{Code: core.CodeConnectionForced, Text: "node cannot reach the system group's leader"}
 	}
@@ -169,6 +184,9 @@ func peerText(peer net.Addr) string {
 
 // login judges callers of the admin API, as AMQP clients are judged.
 func (n *Node) login(user, password string, peer net.Addr) (api.Whoami, error) {
+	if who, ok := n.nobody(peer); ok {
+		return who, nil
+	}
 	who, err := n.logins.Authenticate(user, password, peer)
 	if r := (*auth.Refusal)(nil); errors.As(err, &r) {
 		n.audit.Write(audit.Event{Event: "login_refused", User: user, Peer: peerText(peer), Text: "admin API: " + r.Reason})

@@ -31,7 +31,8 @@ func (n *Node) serveAdmin() error {
 	}
 	n.admin = &http.Server{
 		Handler: admin.New(admin.Options{
-			State: n, Cluster: n, Connections: n, Accounts: n.accounts, Policies: n, Objects: n, Vhosts: n, Messages: n, Definitions: n, Login: n.login, Ready: n.Ready,
+			State: n, Cluster: n, Connections: n, Accounts: n.accounts, Policies: n, Objects: n, Vhosts: n, Messages: n, Definitions: n,
+			Link: n, Login: n.login, Ready: n.Ready,
 			Metrics: n.metrics.Handler(), Version: n.o.Version, Logger: n.log,
 		}),
 		ReadHeaderTimeout: adminHeaderTimeout,

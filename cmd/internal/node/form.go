@@ -39,7 +39,10 @@ func (n *Node) form(ctx context.Context) {
 			n.readyOnce.Do(func() { close(n.ready) })
 			return
 		}
-		if !n.formed.Load() {
+		switch {
+		case n.standsBy():
+			n.formStandby(&proposed)
+		case !n.formed.Load():
 			n.propose(&proposed)
 		}
 		select {
@@ -54,14 +57,18 @@ func (n *Node) form(ctx context.Context) {
 // still catching up says nothing yet: it may hold an id that was replaced later.
 func (n *Node) learn() error {
 	id := n.presentID()
-	if _, behind := n.registered.missing([]uint64{systemGroup}); behind || id == "" {
+	_, behind := n.registered.missing([]uint64{systemGroup})
+	if n.standsBy() { // it registers nobody
+		behind = n.raft.Group(systemGroup).Status().Leader == 0
+	}
+	if behind || id == "" {
 		return nil
 	}
 	if err := n.folder.SetClusterID(id); err != nil {
 		return err
 	}
 	n.clusterID.Store(&id)
-	if n.servesFirstVhost() && n.hasUsers() {
+	if !n.standsBy() && n.servesFirstVhost() && n.hasUsers() {
 		n.accounts.refresh()
 		n.formed.Store(true)
 	}
@@ -168,6 +175,11 @@ func (n *Node) presentID() (id string) {
 
 // dispatch hands effects to the broker.
 func (n *Node) dispatch(group uint64, fx *core.Effects) {
+	for i := range fx.List {
+		if fx.List[i].Kind == core.EffectLink {
+			n.linkChanged(&fx.List[i])
+		}
+	}
 	if group == systemGroup {
 		n.accounts.applied(n.cfg.NodeID, fx)
 		return

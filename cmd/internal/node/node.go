@@ -60,6 +60,7 @@ type Node struct {
 	clients   *amqp.Server
 	clientTLS *tls.Config
 	accounts  *accounts
+	linkage   linkage
 	audit     *audit.Log
 	logins    *auth.Authenticator
 	admin     *http.Server
@@ -189,6 +190,9 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.serveAdmin(); err != nil {
 		return errors.Join(err, n.raft.Stop(ctx))
 	}
+	if err := n.startLink(work); err != nil {
+		return errors.Join(err, n.raft.Stop(ctx))
+	}
 	n.background.Go(func() { n.accounts.watch(work) })
 	n.background.Go(func() { n.form(work) })
 	n.background.Go(func() { n.reconcile(work) })
@@ -272,15 +276,19 @@ func (n *Node) startRaft(listen string) error {
 		Listen:    listen,
 		Peers:     peers,
 		Join:      n.folder.Identity().Joined,
+		Standby:   n.cfg.Standby,
 		Groups:    n.groups,
 		Machines:  machines,
 		Codec:     codec(),
 		Observer:  n.observer(),
 		ClusterID: n.ClusterID,
 		PeerTLS:   peerTLS,
-		Answer:    n.answerPeer,
-		Logger:    n.log,
-		Fatal:     n.o.Fatal,
+
+		HoldSilence: n.cfg.LinkHold(), HoldDiskPercent: n.cfg.LinkHoldDiskPercent,
+
+		Logger: n.log,
+		Fatal:  n.o.Fatal,
+		Answer: n.answerPeer,
 	})
 	if err != nil {
 		return err
@@ -322,6 +330,9 @@ func (n *Node) Ready() error {
 	if n.draining.Load() {
 		return errors.New("node is stopping")
 	}
+	if n.standsBy() {
+		return n.standbyReady()
+	}
 	if g, missing := n.registered.missing(n.groups); missing {
 		return fmt.Errorf("node is not registered in group %d", g)
 	}
@@ -348,12 +359,13 @@ const (
 	protocolAMQP  = "amqp"
 	protocolAMQPS = "amqp/ssl"
 	protocolHTTP  = "http"
+	protocolLink  = "link"
 )
 
 // listen opens the ports, so that one in use stops the start; they are served later.
 func (n *Node) listen() error {
 	for _, l := range []struct{ protocol, address string }{
-		{protocolAMQP, n.cfg.AMQP}, {protocolAMQPS, n.cfg.AMQPS}, {protocolHTTP, n.cfg.Admin},
+		{protocolAMQP, n.cfg.AMQP}, {protocolAMQPS, n.cfg.AMQPS}, {protocolHTTP, n.cfg.Admin}, {protocolLink, n.cfg.LinkAddress()},
 	} {
 		if l.address == "" {
 			continue

@@ -17,7 +17,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	go func() {
 		err := n.raft.Stop(ctx)
 		n.stop()
-		err = errors.Join(err, n.admin.Close())
+		err = errors.Join(err, n.admin.Close(), n.linkage.close())
 		n.background.Wait()
 		done <- errors.Join(err, n.release())
 	}()

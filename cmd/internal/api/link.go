@@ -1,0 +1,108 @@
+package api
+
+// Link is /api/link: the node's and its cluster's part in the standby link.
+type Link struct {
+	Role              string       `json:"role"` // primary, standby, promoted
+	Cluster           string       `json:"cluster"`
+	Generation        uint64       `json:"generation"`                   // promotions up to this cluster's
+	GenerationCluster string       `json:"generation_cluster,omitempty"` // the cluster that the last of them made
+	Source            string       `json:"source,omitempty"`             // of a standby or a promoted cluster: the source's UUID
+	Fenced            bool         `json:"fenced"`
+	FencedReason      string       `json:"fenced_reason,omitempty"`
+	SplitBrain        bool         `json:"split_brain_suspected"`
+	SplitBrainReason  string       `json:"split_brain_reason,omitempty"`
+	Groups            []LinkGroup  `json:"groups"`
+	Sources           []LinkSource `json:"sources"` // the source's nodes, as this node reaches them
+	Readers           []LinkReader `json:"readers"` // the standbys that have asked this node since it started
+	Holds             []LinkHold   `json:"holds"`   // what this node's log keeps for standbys
+}
+
+// LinkPosition is a place in a source's log.
+type LinkPosition struct {
+	Index uint64 `json:"index"`
+	Term  uint64 `json:"term"`
+	Stamp int64  `json:"stamp"` // of the entry there, Unix ms
+}
+
+// LinkGroup is a group of a standby: how far it is, as this node knows it.
+type LinkGroup struct {
+	Group    uint64       `json:"group"`
+	Role     string       `json:"role"`
+	State    string       `json:"state"` // idle, seeding, following, waiting, halted
+	Position LinkPosition `json:"position"`
+	// LagEntries are known at the source and not applied here; LagSeconds is the age of the oldest of them, or of the
+	// silence of the source.
+	LagEntries uint64   `json:"lag_entries"`
+	LagSeconds float64  `json:"lag_seconds"`
+	ContactAge *float64 `json:"contact_age_seconds"` // null before the first answer
+	SourceNode string   `json:"source_node,omitempty"`
+	Mismatches uint64   `json:"mismatches"`
+	Error      *string  `json:"error"`
+}
+
+// LinkSource is a node of the source.
+type LinkSource struct {
+	Address    string   `json:"address"`
+	ContactAge *float64 `json:"contact_age_seconds"`
+	Role       string   `json:"role,omitempty"`
+	Fenced     bool     `json:"fenced"`
+	Error      string   `json:"error,omitempty"`
+}
+
+// LinkReader is a standby that reads here.
+type LinkReader struct {
+	Name      string           `json:"name"`
+	Standby   string           `json:"standby,omitempty"`
+	Idle      float64          `json:"idle_seconds"`
+	Positions []ReaderPosition `json:"positions"`
+}
+
+// ReaderPosition is how far a reader is in a group.
+type ReaderPosition struct {
+	Group  uint64 `json:"group"`
+	Index  uint64 `json:"index"`
+	Behind uint64 `json:"behind_entries"`
+}
+
+// LinkHold is what a node's log keeps for a standby.
+type LinkHold struct {
+	Name    string  `json:"name"`
+	State   string  `json:"state"` // reserved, extended, lost
+	Holding bool    `json:"holding"`
+	Reason  string  `json:"reason,omitempty"`
+	Silent  float64 `json:"silent_seconds"`
+	Held    int64   `json:"held_bytes"`
+	Left    int64   `json:"left_bytes"` // -1: not known
+}
+
+// Promotion is /api/link/promotion and the answer of both kinds of promotion: what this node knew at the cut.
+type Promotion struct {
+	Kind              string           `json:"kind"` // forced or planned
+	Cluster           string           `json:"cluster"`
+	Source            string           `json:"source"`
+	Generation        uint64           `json:"generation"`
+	At                int64            `json:"at"` // Unix ms, this node's clock
+	Groups            []PromotionGroup `json:"groups"`
+	SessionsLive      int              `json:"sessions_live"`
+	FencesDelivered   map[string]bool  `json:"fence_delivered,omitempty"` // by address of the former source
+	NothingCanMissing bool             `json:"nothing_can_be_missing"`    // a planned switch, proven by the fences
+}
+
+// PromotionGroup is a group's cut, and a bound for what may be missing beyond it.
+type PromotionGroup struct {
+	Group    uint64       `json:"group"`
+	Position LinkPosition `json:"position"`
+	// LagEntries were known at the source at the last contact and are missing.
+	LagEntries  uint64   `json:"lag_entries"`
+	LastContact *int64   `json:"last_contact"` // Unix ms; null if there was none since the node started
+	ContactAge  *float64 `json:"contact_age_seconds"`
+	// MissingSince: all that the source confirmed before is here. Unix ms of this node's clock; null if this node cannot
+	// tell; after a planned switch nothing is missing at all.
+	MissingSince *int64 `json:"missing_since"`
+	Sessions     int    `json:"sessions_live"`
+}
+
+// Switchover asks for a planned switch.
+type Switchover struct {
+	DrainSeconds float64 `json:"drain_seconds"`
+}

@@ -1,0 +1,268 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/understudy-mq/understudy/cmd/internal/admin"
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/config"
+)
+
+// pair are the settings of a source and of its standby, a node each.
+func pair(t *testing.T) (source, standby config.Config) {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source, standby = settings(t, 1), settings(t, 1)
+	source.Link = freeAddress(t)
+	source.LinkServeTokenFile, source.LinkFenceTokenFile = token, token
+	standby.Data = filepath.Join(t.TempDir(), "standby")
+	standby.LinkSource, standby.LinkTokenFile, standby.Standby = source.Link, token, true
+	return source, standby
+}
+
+// follows waits until the standby has replayed all that the source has applied.
+func follows(t *testing.T, source, standby *Node) {
+	t.Helper()
+	eventually(t, "the standby has everything", func() bool {
+		for _, g := range source.groups {
+			applied, _ := source.states[g].Applied()
+			if standby.linkState(g).Position.Index != applied {
+				return false
+			}
+			if standby.states[g].Fingerprint() != source.states[g].Fingerprint() {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestAStandbyTakesOverWhatItsSourceHad(t *testing.T) {
+	from, to := pair(t)
+	source, standby := start(t, from), start(t, to)
+	ready(t, source, standby)
+	c := dial(t, source)
+	send(t, c, "work", "before")
+	follows(t, source, standby)
+	if r := standby.Link(); r.Role != "standby" || r.Source != source.ClusterID() {
+		t.Errorf("%+v", r)
+	}
+	if readers := source.Link().Readers; len(readers) != 1 || readers[0].Standby != standby.ClusterID() {
+		t.Errorf("readers %+v", readers)
+	}
+	stop(t, source)
+	p, err := standby.Promote(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Generation != 1 || p.Source != source.ClusterID() || len(p.Groups) != len(standby.groups) || p.Groups[0].MissingSince == nil {
+		t.Errorf("report %+v", p)
+	}
+	c = dial(t, standby)
+	if body := take(t, c, "work"); body != "before" {
+		t.Errorf("got %q", body)
+	}
+	send(t, c, "work", "after")
+	if body := take(t, c, "work"); body != "after" {
+		t.Errorf("got %q", body)
+	}
+	if again, err := standby.Promote(t.Context()); err != nil || again.At != p.At {
+		t.Errorf("promoted again: %+v, %v", again, err)
+	}
+}
+
+func TestClientsOfAStandbyAreToldAtOpenAndMayComeBackAfterThePromotion(t *testing.T) {
+	from, to := pair(t)
+	source, standby := start(t, from), start(t, to)
+	ready(t, source, standby)
+	follows(t, source, standby)
+	_, err := amqp.Dial("amqp://guest:guest@" + address(standby, protocolAMQP) + "/")
+	var closed *amqp.Error
+	if !errors.As(err, &closed) || closed.Code != amqp.ConnectionForced || !strings.Contains(closed.Reason, standbyReason) {
+		t.Fatalf("dialled a standby: %v", err)
+	}
+	if _, err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	send(t, dial(t, standby), "work", "after")
+}
+
+func TestOnlyAStandbyIsPromoted(t *testing.T) {
+	from, _ := pair(t)
+	n := start(t, from)
+	ready(t, n)
+	if _, err := n.Promote(t.Context()); !errors.As(err, new(admin.Conflict)) {
+		t.Errorf("promoting a cluster that was never a standby: %v", err)
+	}
+}
+
+// Standby stays set for good: it is of no effect on a cluster that has entries of its own, or was promoted.
+func TestAClusterWithADataOfItsOwnDoesNotBecomeAStandby(t *testing.T) {
+	from, to := pair(t)
+	source := start(t, from)
+	ready(t, source)
+	to.Standby, to.LinkSource = false, ""
+	n := start(t, to)
+	ready(t, n)
+	send(t, dial(t, n), "mine", "kept")
+	stop(t, n)
+	to.Standby, to.LinkSource = true, from.Link
+	n = start(t, to)
+	ready(t, n)
+	if r := n.Link().Role; r != "primary" {
+		t.Errorf("role %s", r)
+	}
+	if body := take(t, dial(t, n), "mine"); body != "kept" {
+		t.Errorf("got %q", body)
+	}
+}
+
+func TestAPromotedClusterStaysPromotedOverARestart(t *testing.T) {
+	from, to := pair(t)
+	source, standby := start(t, from), start(t, to)
+	ready(t, source, standby)
+	follows(t, source, standby)
+	p, err := standby.Promote(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, dial(t, standby), "work", "after")
+	stop(t, standby)
+	standby = start(t, to)
+	ready(t, standby)
+	if body := take(t, dial(t, standby), "work"); body != "after" {
+		t.Errorf("got %q", body)
+	}
+	if again, ok := standby.Promotion(); !ok || again.At != p.At {
+		t.Errorf("the report is now %+v", again)
+	}
+}
+
+func TestAStandbyGoesOnAfterARestartOfEitherSide(t *testing.T) {
+	from, to := pair(t)
+	source, standby := start(t, from), start(t, to)
+	ready(t, source, standby)
+	send(t, dial(t, source), "work", "one")
+	follows(t, source, standby)
+	stop(t, standby)
+	send(t, dial(t, source), "work", "two")
+	standby = start(t, to)
+	follows(t, source, standby)
+	stop(t, source)
+	source = start(t, from)
+	ready(t, source)
+	send(t, dial(t, source), "work", "three")
+	follows(t, source, standby)
+}
+
+func TestAFormerSourceIsFencedOnceItCanBeReached(t *testing.T) {
+	from, to := pair(t)
+	source, standby := start(t, from), start(t, to)
+	ready(t, source, standby)
+	follows(t, source, standby)
+	c := dial(t, source)
+	closed := c.NotifyClose(make(chan *amqp.Error, 1))
+	if _, err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantClosed(t, closed, "another cluster was promoted in this one's place")
+	eventually(t, "the source says that it is fenced", func() bool { return source.Link().Fenced })
+	eventually(t, "the promoted cluster knows", func() bool { return !standby.Link().SplitBrain })
+	_, err := amqp.Dial("amqp://guest:guest@" + address(source, protocolAMQP) + "/")
+	var refused *amqp.Error
+	if !errors.As(err, &refused) || refused.Code != amqp.ConnectionForced || !strings.Contains(refused.Reason, address(standby, protocolAMQP)) {
+		t.Errorf("dialled a fenced source: %v", err)
+	}
+}
+
+func TestAPlannedSwitchLosesNothingAndFencesTheSource(t *testing.T) {
+	from, to := pair(t)
+	source, standby := start(t, from), start(t, to)
+	ready(t, source, standby)
+	c := dial(t, source)
+	closed := c.NotifyClose(make(chan *amqp.Error, 1))
+	for range 50 {
+		send(t, c, "work", "before")
+	}
+	p, err := standby.Switchover(t.Context(), api.Switchover{DrainSeconds: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Kind != "planned" || !p.NothingCanMissing {
+		t.Errorf("report %+v", p)
+	}
+	wantClosed(t, closed, "handed over")
+	if !source.Link().Fenced {
+		t.Error("the source is not fenced")
+	}
+	d := dial(t, standby)
+	for range 50 {
+		take(t, d, "work")
+	}
+}
+
+// The source of a switch that cannot be completed goes on, once the standby has recorded that it will not promote itself.
+func TestASwitchThatIsNotCompletedIsCancelledAndTheSourceGoesOn(t *testing.T) {
+	from, to := pair(t)
+	source, standby := start(t, from), start(t, to)
+	ready(t, source, standby)
+	c := dial(t, source)
+	send(t, c, "work", "held")
+	ch, err := c.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := ch.Get("work", false); err != nil || !ok { // in flight: the drain waits for it
+		t.Fatal(ok, err)
+	}
+	follows(t, source, standby)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		eventually(t, "the source drains", func() bool { return source.linkState(1).Gate.Drain != 0 })
+		cancel()
+	}()
+	if _, err := standby.Switchover(ctx, api.Switchover{DrainSeconds: 60}); err == nil {
+		t.Fatal("the switch was completed")
+	}
+	if r := standby.Link().Role; r != "standby" {
+		t.Errorf("the standby is %s now", r)
+	}
+	eventually(t, "the source delivers again", func() bool { return source.linkState(1).Gate.Drain == 0 })
+	send(t, c, "work", "more")
+}
+
+func TestALinkTokenOpensNothingButTheLink(t *testing.T) {
+	from, _ := pair(t)
+	n := start(t, from)
+	ready(t, n)
+	for _, path := range []string{"/api/overview", "/api/link", "/api/users"} {
+		r, err := http.NewRequest(http.MethodGet, "http://"+address(n, protocolHTTP)+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer secret")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: %s", path, answer.Status)
+		}
+	}
+	if _, port, err := net.SplitHostPort(address(n, protocolLink)); err != nil || port == "0" {
+		t.Errorf("link port %s, %v", port, err)
+	}
+}

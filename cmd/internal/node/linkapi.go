@@ -1,0 +1,162 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/understudy-mq/understudy/cmd/internal/admin"
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/link"
+)
+
+// promotionTimeout bounds a promotion that a caller waits for; it goes on by itself.
+const promotionTimeout = 2 * time.Minute
+
+var _ admin.Link = (*Node)(nil)
+
+// Link is the node's and its cluster's part in the standby link.
+func (n *Node) Link() api.Link {
+	first := n.linkState(systemGroup)
+	l := api.Link{
+		Role: first.Role.String(), Cluster: n.ClusterID(), Generation: first.Generation.Number, GenerationCluster: first.Generation.Cluster,
+		Source: first.Source, Fenced: first.Gate.Fenced,
+		Groups: n.linkGroups(), Sources: n.linkSources(), Readers: n.linkReaders(), Holds: []api.LinkHold{},
+	}
+	if n.standsBy() {
+		l.Role = core.RoleStandby.String()
+	}
+	if first.Gate.Fenced {
+		l.FencedReason = first.Gate.Reason()
+	}
+	l.SplitBrain, l.SplitBrainReason = n.splitBrain()
+	for _, h := range n.raft.Holds() {
+		l.Holds = append(l.Holds, api.LinkHold{
+			Name: h.Name, State: string(h.State), Holding: h.Holding, Reason: h.Reason, Silent: h.Silent, Held: h.Held, Left: h.Left,
+		})
+	}
+	return l
+}
+
+// splitBrain says whether two clusters may serve at once, and why that is thought.
+func (n *Node) splitBrain() (bool, string) {
+	if why := n.linkage.handover.suspected.Load(); why != nil {
+		return true, "another cluster says that it was promoted in this one's place: " + *why
+	}
+	if c := n.linkage.conductor; c != nil && n.linkState(systemGroup).Role == core.RolePromoted && n.raft.Group(systemGroup).Status().Leader == n.cfg.NodeID {
+		for _, d := range c.Fences() {
+			if d.Fenced {
+				return false, ""
+			}
+		}
+		return true, "the former source has not confirmed that it is fenced"
+	}
+	return false, ""
+}
+
+func (n *Node) linkGroups() []api.LinkGroup {
+	rows := []api.LinkGroup{}
+	if n.linkage.follow == nil {
+		return rows
+	}
+	for _, f := range n.linkage.follow.Followers() {
+		row := api.LinkGroup{
+			Group: f.Group, Role: n.linkState(f.Group).Role.String(), State: string(f.State), SourceNode: f.Source, Mismatches: f.Mismatches,
+			Position:   api.LinkPosition{Index: f.Position.Index, Term: f.Position.Term, Stamp: f.Stamp},
+			LagEntries: f.Lag.Entries, LagSeconds: f.Lag.Seconds, ContactAge: age(f.Lag.ContactAge),
+		}
+		if f.Error != "" {
+			row.Error = &f.Error
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// age is a contact's, nil where there was none.
+func age(seconds float64) *float64 {
+	if seconds < 0 {
+		return nil
+	}
+	return &seconds
+}
+
+func (n *Node) linkSources() []api.LinkSource {
+	rows := []api.LinkSource{}
+	if n.linkage.follow == nil {
+		return rows
+	}
+	for _, s := range n.linkage.follow.Sources() {
+		row := api.LinkSource{Address: s.Address, Role: s.Role, Fenced: s.Fenced, Error: s.Error}
+		if !s.Answered.IsZero() {
+			row.ContactAge = age(time.Since(s.Answered).Seconds())
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (n *Node) linkReaders() []api.LinkReader {
+	rows := []api.LinkReader{}
+	if n.linkage.source == nil {
+		return rows
+	}
+	for _, r := range n.linkage.source.Readers() {
+		row := api.LinkReader{Name: r.Name, Standby: r.Standby, Idle: time.Since(r.Seen).Seconds(), Positions: []api.ReaderPosition{}}
+		for g, p := range r.Positions {
+			applied := n.raft.Group(g).Status().Applied
+			row.Positions = append(row.Positions, api.ReaderPosition{Group: g, Index: p.Index, Behind: applied - min(p.Index, applied)})
+		}
+		slices.SortFunc(row.Positions, func(a, b api.ReaderPosition) int { return cmp.Compare(a.Group, b.Group) })
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b api.LinkReader) int { return cmp.Compare(a.Name, b.Name) })
+	return rows
+}
+
+// Promote makes the standby an ordinary cluster; it answers once that serves.
+func (n *Node) Promote(ctx context.Context) (api.Promotion, error) {
+	return n.promoted(ctx, func(ctx context.Context, c *link.Conductor) error { return c.Promote(ctx) })
+}
+
+// Switchover makes the source hand over; it answers once this cluster serves.
+func (n *Node) Switchover(ctx context.Context, s api.Switchover) (api.Promotion, error) {
+	drain := time.Duration(s.DrainSeconds * float64(time.Second))
+	return n.promoted(ctx, func(ctx context.Context, c *link.Conductor) error { return c.Switchover(ctx, drain) })
+}
+
+func (n *Node) promoted(ctx context.Context, how func(context.Context, *link.Conductor) error) (api.Promotion, error) {
+	if n.linkage.conductor == nil {
+		return api.Promotion{}, admin.Conflict{Err: fmt.Errorf("%w (no --link-source is set)", link.ErrNoStandby)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, promotionTimeout)
+	defer cancel()
+	err := how(ctx, n.linkage.conductor)
+	switch {
+	case err == nil:
+		p, _ := n.Promotion()
+		return p, nil
+	case errors.Is(err, link.ErrNoStandby), errors.Is(err, link.ErrCancelled):
+		return api.Promotion{}, admin.Conflict{Err: err}
+	}
+	return api.Promotion{}, admin.Unavailable{Err: err}
+}
+
+// Promotion is what this node knew at the cut; false if the cluster was never promoted.
+func (n *Node) Promotion() (api.Promotion, bool) {
+	if n.linkState(systemGroup).Role != core.RolePromoted {
+		return api.Promotion{}, false
+	}
+	p := n.linkage.reports.get()
+	if n.linkage.conductor != nil {
+		p.FencesDelivered = map[string]bool{}
+		for a, d := range n.linkage.conductor.Fences() {
+			p.FencesDelivered[a] = d.Fenced
+		}
+	}
+	return p, true
+}

@@ -1,0 +1,112 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
+)
+
+// promotionFile holds what the node knew when its cluster was promoted.
+const promotionFile = "promotion.json"
+
+// reports is what the node last knew of its source before the promotion.
+type reports struct {
+	mu   sync.Mutex
+	last api.Promotion
+}
+
+func (r *reports) get() api.Promotion {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+func (r *reports) set(p api.Promotion) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = p
+}
+
+// watchPromotion makes the report at the promotion, and sees to it that the node then serves.
+func (n *Node) watchPromotion(ctx context.Context) {
+	name := filepath.Join(n.cfg.Data, promotionFile)
+	if b, err := os.ReadFile(name); err == nil {
+		var p api.Promotion
+		if json.Unmarshal(b, &p) == nil {
+			n.linkage.reports.set(p)
+		}
+	}
+	g := n.raft.Group(systemGroup)
+	for n.linkState(systemGroup).Role != core.RolePromoted {
+		select {
+		case <-g.Changed():
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+	}
+	if n.linkage.reports.get().At == 0 {
+		n.report(name)
+	}
+	n.serveAsPromoted(ctx)
+}
+
+// serveAsPromoted waits until the node serves as one of an ordinary cluster.
+func (n *Node) serveAsPromoted(ctx context.Context) {
+	tick := time.NewTicker(formInterval)
+	defer tick.Stop()
+	for !n.formed.Load() {
+		if err := n.learn(); err != nil {
+			n.o.Fatal(err)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	n.log.Warn("this cluster was promoted and serves now")
+}
+
+// report writes down what the node knows at the cut.
+func (n *Node) report(name string) {
+	first := n.linkState(systemGroup)
+	p := api.Promotion{
+		Kind: "forced", Cluster: n.ClusterID(), Source: first.Source, Generation: first.Generation.Number, At: time.Now().UnixMilli(),
+	}
+	if first.SwitchState == core.SwitchAccepted {
+		p.Kind, p.NothingCanMissing = "planned", true
+	}
+	for _, f := range n.linkage.follow.Followers() {
+		row := api.PromotionGroup{
+			Group: f.Group, Position: api.LinkPosition{Index: f.Position.Index, Term: f.Position.Term, Stamp: f.Stamp},
+			LagEntries: f.Lag.Entries, ContactAge: age(f.Lag.ContactAge),
+		}
+		if f.Lag.ContactAge >= 0 {
+			row.LastContact = new(p.At - int64(f.Lag.ContactAge*1000))
+		}
+		if f.Lag.CaughtUpAge >= 0 && !p.NothingCanMissing {
+			row.MissingSince = new(p.At - int64(f.Lag.CaughtUpAge*1000))
+		}
+		p.Groups = append(p.Groups, row)
+	}
+	n.linkage.reports.set(p)
+	b, err := json.MarshalIndent(p, "", "  ")
+	if err == nil {
+		err = replaceFile(name, b)
+	}
+	if err != nil {
+		n.log.Error("the promotion's report could not be kept", "error", err)
+	}
+}
+
+// seeded answers where a group that began with a source's snapshot stands, and its state's fingerprint there.
+func (f *Folder) seeded(uint64) (at entry.Position, fingerprint uint64, ok bool) { return at, 0, false }

@@ -1,0 +1,81 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/understudy-mq/understudy/cmd/internal/config"
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/session"
+)
+
+// standbyReason is what clients of a standby are told.
+const standbyReason = "standby, not promoted"
+
+// formStandby proposes a standby's cluster id where this node leads the system group; everything else comes from the source.
+func (n *Node) formStandby(last *proposal) {
+	g := n.raft.Group(systemGroup)
+	if n.presentID() != "" || g.Status().Leader != n.cfg.NodeID || time.Since(last.at) < proposalPause {
+		return
+	}
+	id := n.folder.Identity().ClusterID // a seed's is known beforehand
+	if id == "" {
+		id = uuid.NewString()
+	}
+	if err := g.ControlLocal(entry.Append(nil, &entry.ClusterInit{ID: id})); err != nil {
+		n.log.Debug("proposal refused", "group", systemGroup, "error", err)
+		return
+	}
+	last.at = time.Now()
+}
+
+// standbyReady is Ready of a standby: it follows its source, or waits for it.
+func (n *Node) standbyReady() error {
+	if n.ClusterID() == "" {
+		return errors.New("standby is forming")
+	}
+	for _, g := range n.groups {
+		if n.raft.Group(g).Status().Leader == 0 {
+			return errors.New("a group of the standby has no leader")
+		}
+	}
+	return nil
+}
+
+// admit keeps a client out while this cluster is a standby, or has it wait until it is none.
+func (n *Node) admit(ctx context.Context) error {
+	for n.standsBy() || n.Ready() != nil && n.promotedLately() {
+		if n.standsBy() && n.cfg.StandbyClients != config.ClientsPark {
+			return &session.Error{Code: core.CodeConnectionForced, Text: standbyReason}
+		}
+		select {
+		case <-n.raft.Group(systemGroup).Changed():
+		case <-time.After(formInterval):
+		case <-ctx.Done():
+			return &session.Error{Code: core.CodeConnectionForced, Text: standbyReason}
+		}
+	}
+	return nil
+}
+
+// promotedLately says whether the cluster was promoted and this node has not served since.
+func (n *Node) promotedLately() bool {
+	return n.linkState(systemGroup).Role == core.RolePromoted && !n.draining.Load()
+}
+
+// noUsersYet says whether this is a standby to which its source's users have not come: it cannot judge passwords.
+func (n *Node) noUsersYet() bool { return n.standsBy() && n.accounts.registry.Generation() == 0 }
+
+// linkChanged reacts to a change of a group's part in the link, in its apply goroutine.
+func (n *Node) linkChanged(e *core.Effect) {
+	switch e.Command {
+	case entry.KindLinkFence, entry.KindLinkFenced:
+		if n.clients != nil {
+			n.clients.CloseAll(e.Text)
+		}
+	}
+}

@@ -1,0 +1,345 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/link/wire"
+)
+
+const (
+	dutyInterval  = 50 * time.Millisecond  // between looks at what a standby's leaders have to do
+	proposePause  = 500 * time.Millisecond // before a command whose effect does not show is proposed again
+	drainPause    = 100 * time.Millisecond // between questions to a source that drains
+	fencePause    = time.Second            // between tries to fence a former source
+	fenceAgain    = 30 * time.Second       // and once it is fenced: it may come back from a backup
+	exchangeLimit = 10 * time.Second       // of one exchange with a source node about a switch
+)
+
+// Errors of a promotion.
+var (
+	// ErrNoStandby: the cluster never was a standby.
+	ErrNoStandby = errors.New("this cluster is no standby: there is nothing to promote")
+	// ErrCancelled: the planned switch was cancelled; the source goes on.
+	ErrCancelled = errors.New("the planned switch was cancelled: the source goes on serving")
+	errNotYet    = errors.New("not carried out yet")
+)
+
+// Cluster is this node's cluster as the conductor sees and changes it.
+type Cluster interface {
+	ID() string // its UUID, "" while it forms
+	Groups() []uint64
+	Standing(group uint64) Standing
+	// Propose hands a local fact to a group's leader; no promise is made.
+	Propose(group uint64, cmd entry.Command) error
+	// Waits says whether the cluster waits to be attached to its source.
+	Waits() bool
+	// Serves is nil once clients are served.
+	Serves() error
+	// Hosts are where this cluster's clients connect.
+	Hosts() []string
+	// EmptyFingerprint and Seeded are what a group is attached with: the state of an empty machine at the log's origin, or
+	// the seed's.
+	Begins(group uint64) (at entry.Position, fingerprint uint64)
+}
+
+// Conductor carries out what a standby's life consists of beside replaying: attaching to the source, promotion, the planned
+// switch, fencing the former source. It runs on every node; what one began another completes, for each step is an entry.
+type Conductor struct {
+	cluster Cluster
+	link    *Link
+	logger  *slog.Logger
+	now     func() time.Time
+
+	mu     sync.Mutex
+	asked  map[string]time.Time // when a command was proposed last, by what and where
+	fenced map[string]Delivery  // by address
+}
+
+// Delivery is how far the fence has come to a former source's node.
+type Delivery struct {
+	Fenced bool
+	Error  string
+	At     time.Time
+}
+
+// NewConductor makes one.
+func NewConductor(c Cluster, l *Link, logger *slog.Logger) *Conductor {
+	return &Conductor{
+		cluster: c, link: l, logger: logger, now: time.Now, asked: map[string]time.Time{}, fenced: map[string]Delivery{},
+	}
+}
+
+// Run does what is due until ctx ends.
+func (c *Conductor) Run(ctx context.Context) {
+	var wait sync.WaitGroup
+	for _, a := range c.link.o.Addresses {
+		wait.Go(func() { c.deliver(ctx, a) })
+	}
+	for ctx.Err() == nil {
+		c.duties()
+		sleep(ctx, dutyInterval)
+	}
+	wait.Wait()
+}
+
+// duties proposes what this node's groups lack.
+func (c *Conductor) duties() {
+	groups := c.cluster.Groups()
+	first := c.cluster.Standing(groups[0])
+	switch {
+	case c.cluster.ID() == "":
+		return
+	case c.cluster.Waits():
+		c.attach(groups)
+	case first.Role == Standby:
+		c.follow(groups, first)
+	case first.Role == Promoted:
+		c.complete(groups[1:], first.Generation)
+	}
+}
+
+// attach makes standbys of the groups that this node leads, once a source node has told whose it is.
+func (c *Conductor) attach(groups []uint64) {
+	source, ok := c.link.identity()
+	if !ok {
+		return
+	}
+	for _, g := range groups {
+		if s := c.cluster.Standing(g); s.Role == Primary && s.Leads {
+			at, print := c.cluster.Begins(g)
+			c.propose(g, &entry.LinkAttach{
+				Cluster: c.cluster.ID(), Source: source.Cluster, Generation: source.Generation, Position: at, Fingerprint: print,
+			})
+		}
+	}
+}
+
+// follow accepts a planned switch once the source has fenced every group for it, and then promotes the system group.
+func (c *Conductor) follow(groups []uint64, first Standing) {
+	id := first.Fence
+	if id == "" || !first.Leads || first.Cancelled && first.Switch == id {
+		return
+	}
+	for _, g := range groups {
+		if c.cluster.Standing(g).Fence != id {
+			return
+		}
+	}
+	if !first.Accepted || first.Switch != id {
+		c.propose(groups[0], &entry.LinkAccept{Cluster: c.cluster.ID(), Switch: id})
+		return
+	}
+	c.propose(groups[0], c.promotion(first, id))
+}
+
+// complete promotes what is still a standby once the system group is promoted.
+func (c *Conductor) complete(groups []uint64, generation entry.Generation) {
+	for _, g := range groups {
+		if s := c.cluster.Standing(g); s.Role == Standby && s.Leads {
+			c.propose(g, &entry.LinkPromote{Cluster: c.cluster.ID(), Generation: generation})
+		}
+	}
+}
+
+// promotion is the command that promotes the system group.
+func (c *Conductor) promotion(first Standing, id string) *entry.LinkPromote {
+	return &entry.LinkPromote{
+		Cluster: c.cluster.ID(), Switch: id,
+		Generation: entry.Generation{Number: max(first.Generation.Number, first.SourceGeneration.Number) + 1, Cluster: c.cluster.ID()},
+	}
+}
+
+// propose proposes a command, but not again at once.
+func (c *Conductor) propose(group uint64, cmd entry.Command) {
+	key := fmt.Sprintf("%d/%d", group, cmd.Kind())
+	c.mu.Lock()
+	again := c.now().Sub(c.asked[key]) >= proposePause
+	if again {
+		c.asked[key] = c.now()
+	}
+	c.mu.Unlock()
+	if !again {
+		return
+	}
+	if err := c.cluster.Propose(group, cmd); err != nil {
+		c.logger.Debug("the standby link: a command has to wait", "group", group, "error", err)
+	}
+}
+
+// Promote makes the standby an ordinary cluster, and returns once it serves. It may be called again, on any node, at any
+// time. Errors: ErrNoStandby, ErrCancelled; ctx's, with what is still missing.
+func (c *Conductor) Promote(ctx context.Context) error {
+	return c.promote(ctx, func(Standing) error { return nil })
+}
+
+// promote promotes the system group unless step, called with its standing until it is promoted, says why not (errNotYet: not
+// at present), and waits until the cluster serves.
+func (c *Conductor) promote(ctx context.Context, step func(Standing) error) error {
+	system := c.cluster.Groups()[0]
+	for {
+		first := c.cluster.Standing(system)
+		switch err := c.towards(first, step); {
+		case errors.Is(err, errNotYet):
+		case err != nil:
+			return err
+		case first.Role == Promoted && c.cluster.Serves() == nil && c.whole():
+			return nil
+		}
+		sleep(ctx, dutyInterval)
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("the promotion is not complete (system group: %s): %w; it goes on, ask again", first.Role, err)
+		}
+	}
+}
+
+func (c *Conductor) towards(first Standing, step func(Standing) error) error {
+	switch first.Role {
+	case Primary:
+		return ErrNoStandby
+	case Promoted:
+		return nil
+	}
+	if err := step(first); err != nil {
+		return err
+	}
+	c.propose(c.cluster.Groups()[0], c.promotion(first, ""))
+	return nil
+}
+
+// whole says whether every group is promoted.
+func (c *Conductor) whole() bool {
+	for _, g := range c.cluster.Groups() {
+		if c.cluster.Standing(g).Role != Promoted {
+			return false
+		}
+	}
+	return true
+}
+
+// Switchover has the source drain, for at most drain, and fence itself; then this standby promotes itself, having everything.
+// It returns once that serves. Where it cannot be completed before ctx ends it is cancelled, if that is still possible.
+// Errors: ErrNoStandby, ErrCancelled, and why it did not come to it.
+func (c *Conductor) Switchover(ctx context.Context, drain time.Duration) error {
+	id, last := uuid.NewString(), time.Time{}
+	var trouble error
+	err := c.promote(ctx, func(first Standing) error {
+		if first.Cancelled && first.Switch == id {
+			return ErrCancelled
+		}
+		if c.now().Sub(last) >= drainPause {
+			last = c.now()
+			trouble = c.drain(ctx, wire.Drain{
+				Standby: c.cluster.ID(), Cluster: first.Source, Switch: id, Millis: drain.Milliseconds(), Hosts: c.cluster.Hosts(),
+			})
+		}
+		return errNotYet // follow promotes, having the fences
+	})
+	if err == nil || errors.Is(err, ErrNoStandby) || errors.Is(err, ErrCancelled) {
+		return err
+	}
+	return errors.Join(c.cancel(id), trouble, err)
+}
+
+// drain asks the source nodes in turn until one answers.
+func (c *Conductor) drain(ctx context.Context, d wire.Drain) error {
+	var errs []error
+	for _, a := range c.link.o.Addresses {
+		ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
+		err := c.link.shared.client.call(ctx, a, wire.PathDrain, d, new(wire.DrainAnswer))
+		cancel()
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", a, err))
+	}
+	return errors.Join(errs...)
+}
+
+// cancel records that this standby will not promote itself for the switch, and only then tells the source. Answers
+// ErrCancelled, or nil where the promotion came first.
+func (c *Conductor) cancel(id string) error {
+	ctx, stop := context.WithTimeout(context.Background(), 2*exchangeLimit)
+	defer stop()
+	system := c.cluster.Groups()[0]
+	for ctx.Err() == nil {
+		first := c.cluster.Standing(system)
+		switch {
+		case first.Role == Promoted:
+			return nil
+		case first.Cancelled && first.Switch == id:
+			err := c.drain(ctx, wire.Drain{Standby: c.cluster.ID(), Cluster: first.Source, Switch: id, Cancelled: true})
+			return errors.Join(ErrCancelled, err)
+		}
+		c.propose(system, &entry.LinkCancel{Cluster: c.cluster.ID(), Switch: id})
+		sleep(ctx, dutyInterval)
+	}
+	return errors.New("the switch could not be cancelled: a majority of the standby's nodes must be up; the source may stay fenced")
+}
+
+// deliver brings the fence to a node of the former source, for as long as this cluster lives.
+func (c *Conductor) deliver(ctx context.Context, address string) {
+	for ctx.Err() == nil {
+		pause := fencePause
+		if f, ok := c.fence(); ok {
+			d := c.deliverOnce(ctx, address, f)
+			c.mu.Lock()
+			was := c.fenced[address]
+			c.fenced[address] = d
+			c.mu.Unlock()
+			if d.Fenced {
+				pause = fenceAgain
+			}
+			if d.Fenced && !was.Fenced {
+				c.logger.Info("the former source is fenced", "address", address)
+			}
+		}
+		sleep(ctx, pause)
+	}
+}
+
+// fence is what the former source is told; false where this node is not the one to tell it.
+func (c *Conductor) fence() (wire.Fence, bool) {
+	groups := c.cluster.Groups()
+	first := c.cluster.Standing(groups[0])
+	if first.Role != Promoted || !first.Leads || !c.whole() {
+		return wire.Fence{}, false
+	}
+	f := wire.Fence{Generation: first.Generation, Cluster: first.Source, Hosts: c.cluster.Hosts()}
+	for _, g := range groups {
+		f.Cuts = append(f.Cuts, wire.Position{Group: g, Position: c.cluster.Standing(g).Position})
+	}
+	return f, true
+}
+
+func (c *Conductor) deliverOnce(ctx context.Context, address string, f wire.Fence) Delivery {
+	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
+	defer cancel()
+	var a wire.FenceAnswer
+	err := c.link.shared.client.call(ctx, address, wire.PathFence, f, &a)
+	switch {
+	case err != nil:
+		return Delivery{Error: err.Error(), At: c.now()}
+	case !a.Fenced:
+		return Delivery{Error: a.Reason, At: c.now()}
+	}
+	return Delivery{Fenced: true, At: c.now()}
+}
+
+// Fences are how far the fence has come to each of the former source's nodes, as this node knows.
+func (c *Conductor) Fences() map[string]Delivery {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := make(map[string]Delivery, len(c.fenced))
+	for a, d := range c.fenced {
+		m[a] = d
+	}
+	return m
+}

@@ -1,0 +1,193 @@
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/link/wire"
+)
+
+const (
+	beatInterval = 250 * time.Millisecond
+	beatTimeout  = 2 * time.Second
+)
+
+// Options configure a Link.
+type Options struct {
+	Addresses []string // HOST:LINKPORT of the source's nodes
+	TokenFile string
+	TLS       *tls.Config // nil is plain
+	Name      func() string
+	Cluster   func() string // the standby's own UUID
+	Groups    []uint64
+	Replicas  map[uint64]Replica
+	// Active says whether the cluster is a standby, or waits to become one.
+	Active func() bool
+	Logger *slog.Logger
+}
+
+// Link is a standby node's side: it follows the source in every group that it is to read for, and tells the source how
+// far the standby is.
+type Link struct {
+	o         Options
+	shared    *shared
+	followers map[uint64]*follower
+	wait      sync.WaitGroup
+
+	mu      sync.Mutex
+	sources []SourceNode
+}
+
+// shared is what the followers of a node have in common.
+type shared struct {
+	addresses []string
+	client    *client
+	view      *view
+	name      func() string
+	cluster   func() string
+}
+
+// SourceNode is what is known of a node of the source.
+type SourceNode struct {
+	Address    string
+	Answered   time.Time // when the newest answer was asked for; zero if none came
+	Error      string
+	Cluster    string
+	Role       string
+	Fenced     bool
+	Generation entry.Generation
+}
+
+// New makes a Link; Run makes it move.
+func New(o Options) *Link {
+	l := &Link{
+		o: o, followers: map[uint64]*follower{},
+		shared: &shared{
+			addresses: o.Addresses, client: newClient(o.TokenFile, o.TLS), view: newView(time.Now), name: o.Name, cluster: o.Cluster,
+		},
+		sources: make([]SourceNode, len(o.Addresses)),
+	}
+	for i, a := range o.Addresses {
+		l.sources[i].Address = a
+	}
+	for i, g := range o.Groups {
+		l.followers[g] = &follower{
+			group: g, replica: o.Replicas[g], shared: l.shared, at: i % len(o.Addresses), state: Idle,
+			logger: o.Logger.With("group", g),
+		}
+	}
+	return l
+}
+
+// Run follows and beats until ctx ends.
+func (l *Link) Run(ctx context.Context) {
+	for _, f := range l.followers {
+		l.wait.Go(func() { f.run(ctx) })
+	}
+	for i := range l.o.Addresses {
+		l.wait.Go(func() { l.beats(ctx, i) })
+	}
+	l.wait.Wait()
+}
+
+// beats tells one source node, again and again, how far the standby is, and learns how far the source is.
+func (l *Link) beats(ctx context.Context, i int) {
+	for ctx.Err() == nil {
+		pause := beatInterval
+		if l.o.Active() && l.o.Cluster() != "" && l.beat(ctx, i, l.positions()) != nil {
+			pause = 2 * beatInterval
+		}
+		sleep(ctx, pause)
+	}
+}
+
+// positions are the groups' as applied here.
+func (l *Link) positions() []wire.Position {
+	list := make([]wire.Position, 0, len(l.o.Groups))
+	for _, g := range l.o.Groups {
+		if s := l.o.Replicas[g].Standing(); s.Role == Standby {
+			list = append(list, wire.Position{Group: g, Position: s.Position})
+		}
+	}
+	return list
+}
+
+// identity is the source's, by the newest word of one of its nodes; false while none has answered.
+func (l *Link) identity() (best SourceNode, ok bool) {
+	for _, n := range l.Sources() {
+		if n.Cluster != "" && n.Answered.After(best.Answered) {
+			best, ok = n, true
+		}
+	}
+	return best, ok
+}
+
+func (l *Link) beat(ctx context.Context, i int, positions []wire.Position) error {
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
+	asked := time.Now()
+	first := l.o.Replicas[l.o.Groups[0]].Standing()
+	var a wire.BeatAnswer
+	err := l.shared.client.call(ctx, l.o.Addresses[i], wire.PathBeat, wire.Beat{
+		Reader: l.o.Name(), Standby: l.o.Cluster(), Cluster: first.Source, Level: first.Level, Positions: positions,
+	}, &a)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := &l.sources[i]
+	if err != nil {
+		n.Error = err.Error()
+		return err
+	}
+	*n = SourceNode{
+		Address: n.Address, Answered: asked, Cluster: a.Cluster, Role: a.Role, Fenced: a.Fenced, Generation: a.Generation,
+	}
+	if first.Source != "" && a.Cluster != first.Source {
+		n.Error = "this node belongs to cluster " + a.Cluster
+		return nil
+	}
+	for _, g := range a.Groups {
+		if l.followers[g.Group] != nil {
+			l.shared.view.contact(g.Group, i, g.Applied, asked.Add(-time.Duration(g.StaleMillis)*time.Millisecond), g.Leads)
+		}
+	}
+	return nil
+}
+
+// Follower is a group's, as this node sees it.
+type Follower struct {
+	Group      uint64
+	State      State
+	Error      string
+	Source     string // the source node that is, or was last, read from
+	Position   entry.Position
+	Stamp      int64
+	Lag        Lag
+	Mismatches uint64
+}
+
+// Followers are the groups' followers, by group.
+func (l *Link) Followers() []Follower {
+	list := make([]Follower, 0, len(l.followers))
+	for _, g := range l.o.Groups {
+		f := l.followers[g]
+		now := f.replica.Standing()
+		f.mu.Lock()
+		x := Follower{Group: g, State: f.state, Error: f.err, Source: f.source, Mismatches: f.mismatch}
+		f.mu.Unlock()
+		x.Position, x.Stamp, x.Lag = now.Position, now.Stamp, l.shared.view.lag(g, now.Position.Index)
+		list = append(list, x)
+	}
+	return list
+}
+
+// Sources are the source's nodes as the beats found them.
+func (l *Link) Sources() []SourceNode {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.sources)
+}

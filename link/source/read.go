@@ -1,0 +1,157 @@
+package source
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/link/wire"
+	"github.com/understudy-mq/understudy/replication"
+)
+
+const (
+	stepBytes = 1 << 20 // read from the log at once
+	// gather is how long a reader that has caught up is let wait for more to come, so that a busy source is not asked a
+	// thousand times a second. Not where a confirm waits for it.
+	gather = 5 * time.Millisecond
+)
+
+// buffer is an answer's, used again.
+type buffer struct{ w *bufio.Writer }
+
+func (b *buffer) to(w io.Writer) *bufio.Writer {
+	if b.w == nil {
+		b.w = bufio.NewWriterSize(w, 32<<10)
+	} else {
+		b.w.Reset(w)
+	}
+	return b.w
+}
+
+// read answers the entries after a position, as soon as there are some.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) {
+	var q wire.ReadRequest
+	if !s.decode(w, r, &q) {
+		return
+	}
+	if reason := s.admits(q.Reader, q.Standby); reason != "" {
+		s.refuse(w, r, http.StatusConflict, reason)
+		return
+	}
+	log := s.o.Logs[q.After.Group]
+	if log == nil {
+		s.refuse(w, r, http.StatusConflict, "this cluster has no such group: both need the same --groups")
+		return
+	}
+	s.note(q.Reader, q.Standby, q.Level, []wire.Position{q.After})
+	s.await(r.Context(), log, q)
+	s.answer(w, log, q)
+}
+
+// await waits until there is something after the position.
+func (s *Server) await(ctx context.Context, log Log, q wire.ReadRequest) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(min(max(q.WaitMillis, 0), wire.WaitMillisMax))*time.Millisecond)
+	defer cancel()
+	for waited := false; ; waited = true {
+		changed := log.Changed()
+		if log.Status().Applied > q.After.Index {
+			if waited && !s.o.Notes.Hurried(q.After.Group) {
+				pause(ctx, gather)
+			}
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (s *Server) answer(w http.ResponseWriter, log Log, q wire.ReadRequest) {
+	id, at := s.o.Identity(), q.After
+	first, err := log.ReadLink(at.Index, at.Term, at.Hash, stepBytes)
+	if err != nil {
+		s.o.Logger.Error("the log cannot be read for a standby", "group", at.Group, "after", at.Index, "error", err)
+		wire.WriteJSON(w, http.StatusServiceUnavailable, wire.Refusal{Reason: "this node cannot read its log: " + err.Error()})
+		return
+	}
+	head := wire.Head{
+		Status: statuses[first.Status], Cluster: id.Cluster, Generation: id.Generation, Node: s.o.Node,
+		Applied: first.Applied, Stamp: first.Stamp, First: first.First, Term: first.Term, Hash: first.Hash,
+	}
+	if q.Cluster != "" && q.Cluster != id.Cluster {
+		head.Status, first.Entries = wire.Mismatch, nil
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	b := s.buffers.Get().(*buffer)
+	defer s.buffers.Put(b)
+	out := b.to(w)
+	stream(wire.NewWriter(out, head), log, first, q)
+	_ = out.Flush() // who does not get the end asks again
+}
+
+var statuses = map[replication.ReadStatus]wire.Status{
+	replication.ReadEntries: wire.Entries, replication.ReadPurged: wire.Purged,
+	replication.ReadMismatch: wire.Mismatch, replication.ReadAhead: wire.Ahead,
+}
+
+// stream writes entries, the first of which are read already, until the request's measure or what is applied is reached.
+func stream(out *wire.Writer, log Log, r replication.LinkRead, q wire.ReadRequest) {
+	most, sum := min(max(q.BytesMax, 1), wire.ReadBytesMax), 0
+	for len(r.Entries) > 0 {
+		for _, e := range r.Entries {
+			item := wire.Item{Position: entry.Position{Index: e.Index, Term: e.Term, Hash: e.Hash}, Data: e.Data}
+			if e.Printed {
+				item.Fingerprint = e.Fingerprint
+			}
+			if out.Item(item) != nil {
+				return
+			}
+			sum += len(e.Data)
+		}
+		if sum >= most {
+			break
+		}
+		last := r.Entries[len(r.Entries)-1]
+		var err error
+		if r, err = log.ReadLink(last.Index, last.Term, last.Hash, min(stepBytes, most-sum)); err != nil {
+			break // what was sent is whole
+		}
+	}
+	_ = out.End()
+}
+
+// beat takes down how far a standby is in every group, and answers how far this node is.
+func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
+	var q wire.Beat
+	if !s.decode(w, r, &q) {
+		return
+	}
+	if reason := s.admits(q.Reader, q.Standby); reason != "" {
+		s.refuse(w, r, http.StatusConflict, reason)
+		return
+	}
+	id := s.o.Identity()
+	if q.Cluster == "" || q.Cluster == id.Cluster {
+		s.note(q.Reader, q.Standby, q.Level, q.Positions)
+	}
+	a := wire.BeatAnswer{Cluster: id.Cluster, Generation: id.Generation, Node: s.o.Node, Role: id.Role, Fenced: id.Fenced}
+	for g, log := range s.o.Logs {
+		state := log.Status()
+		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: state.Applied, StaleMillis: state.SilentMillis, Leads: state.Leader == s.o.Node})
+	}
+	wire.WriteJSON(w, http.StatusOK, a)
+}
