@@ -17,7 +17,7 @@ import (
 func gather[T, R any](n *Node, vhost string, list func(m *core.Machine, vhost string) []T, row func(group uint64, item T) R) []R {
 	rows := []R{}
 	for _, name := range n.vhostsToList(vhost) {
-		home, ok := n.vhostHome(name)
+		home, ok := n.accounts.homes.of(name)
 		if !ok {
 			continue
 		}

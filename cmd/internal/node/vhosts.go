@@ -148,7 +148,7 @@ func (n *Node) reconcile(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if n.formed.Load() && n.raft.Group(systemGroup).Status().Leader == n.cfg.NodeID {
+		if n.formed.Load() && !n.standsBy() && n.raft.Group(systemGroup).Status().Leader == n.cfg.NodeID {
 			n.reconcileOnce()
 		}
 	}
