@@ -31,7 +31,7 @@ func (m *Machine) channelOf(r *entry.Ref) *channel {
 	if s == nil || s.Failed {
 		return nil
 	}
-	if h := s.channel(r.Channel); h != nil && !h.Failed {
+	if h := s.channel(r.Channel); h != nil && !h.Dead {
 		return h
 	}
 	return nil
@@ -42,16 +42,25 @@ func (m *Machine) applyChannelOpen(x *entry.ChannelOpen) {
 	if s == nil || s.Failed {
 		return
 	}
-	if h := s.channel(x.Channel); h != nil {
-		if !h.Failed {
-			m.refuse(h, entry.KindChannelOpen, CodeChannelError, "second 'channel.open' seen")
-			return
-		}
-		m.forget(h)
+	h := s.channel(x.Channel)
+	if h != nil && !h.Dead {
+		m.refuse(h, entry.KindChannelOpen, CodeChannelError, "second 'channel.open' seen")
+		return
 	}
-	at, _ := s.searchChannel(x.Channel)
-	h := newChannel(s, channelRow{Session: s.ID, Number: x.Channel})
-	s.channels = slices.Insert(s.channels, at, h)
+	if h != nil && !h.Parked { // it has failed
+		m.forget(h)
+		h = s.channel(x.Channel)
+	}
+	if h == nil {
+		at, _ := s.searchChannel(x.Channel)
+		h = newChannel(s, channelRow{Session: s.ID, Number: x.Channel})
+		s.channels = slices.Insert(s.channels, at, h)
+	}
+	if h.LastTag >= lastTagMax {
+		m.refuse(h, entry.KindChannelOpen, CodeResourceError, "channel has no delivery tags left: begin a new session")
+		return
+	}
+	h.Dead, h.Parked = false, false
 	s.counters().ChannelsOpened++
 	m.touch(h)
 	m.reply(h, entry.KindChannelOpen, false)
@@ -73,11 +82,19 @@ func (m *Machine) applyChannelClose(x *entry.ChannelClose) {
 	}
 }
 
-// forget closes a channel and frees its number.
+// lastTagMax leaves a channel that is opened more tags than it will ever use below 2^53, from where on some clients cannot
+// tell them apart.
+const lastTagMax = 1 << 52
+
+// forget closes a channel and frees its number. In a named session tags go on when it is opened again.
 func (m *Machine) forget(h *channel) {
 	m.release(h, entry.Released)
 	s := h.session
 	s.counters().ChannelsClosed++
+	if h.LastTag > 0 {
+		h.Dead, h.Parked, h.Resumed = true, true, true
+		return
+	}
 	at, _ := s.searchChannel(h.Number)
 	s.channels = slices.Delete(s.channels, at, at+1)
 	s.lastUsed = nil
@@ -98,12 +115,18 @@ func (m *Machine) release(h *channel, how entry.Outcome) {
 		m.giveBack(h, tag, how)
 	}
 	h.flight.Clear(&m.tagPool)
+	if h.session.named() {
+		h.flight.Loaded(h.LastTag)
+	} else {
+		h.LastTag = 0
+	}
 	m.dropParts(h)
 	for _, c := range consumers {
 		m.autoDelete(c.queue)
 	}
 	h.Runs, h.Shortest, h.Checked = nil, 0, 0
-	h.Confirm, h.Prefetch, h.Limit, h.LastTag, h.Written, h.Served = false, 0, 0, 0, 0, 0
+	h.Confirm, h.Prefetch, h.Limit, h.Written, h.Served = false, 0, 0, h.LastTag, 0
+	h.Owed, h.OwedGets, h.Resent = 0, 0, nil
 	m.touch(h)
 }
 
@@ -134,13 +157,17 @@ func (m *Machine) refuse(h *channel, kind entry.Kind, code Code, text string) {
 		e.Command, e.Code, e.Text = kind, code, text
 	}
 	if code.Hard() {
-		m.closeChannels(s, entry.Released)
+		if s.named() {
+			m.parkAll(s)
+		} else {
+			m.closeChannels(s, entry.Released)
+		}
 		s.Failed = true
 		m.touch(s)
 		return
 	}
 	m.release(h, entry.Released)
-	h.Failed = true
+	h.Dead = true
 }
 
 func (m *Machine) applyConfirmSelect(x *entry.ConfirmSelect) {
@@ -199,6 +226,11 @@ func (m *Machine) takeFlight(h *channel, tag uint64) (ledger.Record, *queue) {
 	v := h.session.vhost
 	q := v.queueByID(r.Queue)
 	c := v.consumerByNumber(r.Consumer)
+	unwritten := tag > h.Written
+	if r.Flags&(flagOwed|flagAgain) != 0 {
+		m.settleAgain(h, &r, tag)
+		unwritten = false
+	}
 	if r.Flags&flagNoAck == 0 {
 		if q != nil {
 			q.Unacked--
@@ -206,7 +238,7 @@ func (m *Machine) takeFlight(h *channel, tag uint64) (ledger.Record, *queue) {
 		}
 		m.settledOne(h, c, &r)
 	}
-	if c != nil && c.Limit == 0 && tag > h.Written {
+	if c != nil && c.Limit == 0 && unwritten {
 		m.renew(c, &r)
 	}
 	return r, q
@@ -217,7 +249,7 @@ func (m *Machine) settledOne(h *channel, c *consumer, r *ledger.Record) {
 	if r.Consumer == 0 {
 		return
 	}
-	full := h.Limit > 0 && h.InFlight >= h.Limit
+	full := h.Limit > 0 && h.InFlight-h.Owed >= h.Limit
 	h.InFlight--
 	if c != nil {
 		c.InFlight--

@@ -24,6 +24,8 @@ const (
 	flagNoted       // the queue has a note on it: queue.notes
 	flagLettered    // the broker keeps something beside it: vhost.letter
 	flagGathered    // of a delivery: a transaction has its settlement
+	flagOwed        // of a delivery: it is to be sent again
+	flagAgain       // of a delivery: of an earlier attachment, or sent again; channel.Written tells nothing of it
 	priorityShift   = 8
 	countShift      = 16
 	countOne        = 1 << countShift
@@ -46,44 +48,66 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 		return
 	}
 	q, code, text := h.find(x.Queue)
-	switch {
-	case h.tagged(x.Tag) != nil:
-		code, text = CodeNotAllowed, fmt.Sprintf("attempt to reuse consumer tag '%s'", x.Tag)
-	case code != CodeOK:
-	case q.exclusive != nil || x.Exclusive && (len(q.consumers) > 0 || q.set.singleActive):
-		code, text = CodeAccessRefused, q.vhost.named("queue", q.Name)+" in exclusive use"
-	default:
-		code, text = checkConsumer(q, x.Arguments)
-	}
+	var claim *consumer
 	if code == CodeOK {
-		code, text = m.checkConsumers(h)
+		claim = h.claimFor(q, x.Tag)
+		code, text = m.judgeConsume(h, q, claim, x)
 	}
 	if code != CodeOK {
 		m.refuse(h, entry.KindConsume, code, text)
 		return
 	}
+	c := m.newConsumer(h, q, claim, x)
+	m.touch(q)
+	m.touch(c)
+	m.replyNamed(h, entry.KindConsume, x.NoWait, x.Tag, 0, 0)
+	m.adopt(c)
+	m.regain(c)
+}
+
+// judgeConsume answers the refusal of a consumer that adopts claim, which may be nil.
+func (m *Machine) judgeConsume(h *channel, q *queue, claim *consumer, x *entry.Consume) (Code, string) {
+	others := len(q.consumers)
+	if claim != nil {
+		others--
+	}
+	switch {
+	case h.tagged(x.Tag) != nil:
+		return CodeNotAllowed, fmt.Sprintf("attempt to reuse consumer tag '%s'", x.Tag)
+	case q.exclusive != nil && q.exclusive != claim || x.Exclusive && (others > 0 || q.set.singleActive):
+		return CodeAccessRefused, q.vhost.named("queue", q.Name) + " in exclusive use"
+	}
+	if code, text := checkConsumer(q, x.Arguments); code != CodeOK {
+		return code, text
+	}
+	return m.checkConsumers(h)
+}
+
+// newConsumer makes a consumer, or of claim what it is now.
+func (m *Machine) newConsumer(h *channel, q *queue, claim *consumer, x *entry.Consume) *consumer {
 	v := h.session.vhost
+	row := consumerRow{Vhost: v.Vhost, Queue: q.ID, Session: h.Session, Channel: h.Number, Tag: x.Tag, NoAck: x.NoAck,
+		Exclusive: x.Exclusive, Timeout: none, Limit: h.Prefetch, Arguments: clone(x.Arguments)}
+	if x.NoAck {
+		row.Limit = 0
+	}
+	row.Priority, _ = argumentInteger(x.Arguments, argumentPriority)
+	if limit, ok := argumentInteger(x.Arguments, argumentTimeout); ok {
+		row.Timeout = limit
+	}
+	if claim != nil {
+		m.revive(claim, h, row)
+		return claim
+	}
 	v.Consumers++
 	m.touch(v)
-	limit := h.Prefetch
-	if x.NoAck {
-		limit = 0
-	}
-	c := &consumer{consumerRow: consumerRow{Vhost: v.Vhost, Number: v.Consumers, Queue: q.ID, Session: h.Session,
-		Channel: h.Number, Tag: x.Tag, NoAck: x.NoAck, Exclusive: x.Exclusive, Limit: limit, Arguments: clone(x.Arguments)}}
-	c.Priority, _ = argumentInteger(x.Arguments, argumentPriority)
-	c.Timeout = none
-	if limit, ok := argumentInteger(x.Arguments, argumentTimeout); ok {
-		c.Timeout = limit
-	}
+	row.Number = v.Consumers
+	c := &consumer{consumerRow: row}
 	m.linkConsumer(c, q, h)
 	if q.set.singleActive && q.Active == 0 {
 		q.Active = c.Number
 	}
-	m.touch(q)
-	m.touch(c)
-	m.replyNamed(h, entry.KindConsume, x.NoWait, x.Tag, 0, 0)
-	m.regain(c)
+	return c
 }
 
 func (m *Machine) linkConsumer(c *consumer, q *queue, h *channel) {
@@ -96,9 +120,10 @@ func (m *Machine) linkConsumer(c *consumer, q *queue, h *channel) {
 	}
 }
 
+// tagged answers the channel's consumer with a tag; a claim has none as long as nobody adopts it.
 func (h *channel) tagged(tag string) *consumer {
 	for _, c := range h.consumers {
-		if c.Tag == tag {
+		if c.Tag == tag && !c.Claim {
 			return c
 		}
 	}
@@ -113,6 +138,7 @@ func (m *Machine) applyCancel(x *entry.Cancel) {
 	c := h.tagged(x.Tag)
 	if c != nil {
 		m.removeConsumer(c)
+		m.giveBackOwed(c)
 	}
 	m.replyNamed(h, entry.KindCancel, x.NoWait, x.Tag, 0, 0)
 	if c != nil {
@@ -154,19 +180,19 @@ func (c *consumer) credit() bool {
 		if c.Unwritten >= windowMessages || c.UnwrittenBytes >= windowBytes {
 			return false
 		}
-	} else if c.InFlight >= c.Limit {
+	} else if c.InFlight-c.Owed >= c.Limit {
 		return false
 	}
-	return c.NoAck || c.channel.Limit == 0 || c.channel.InFlight < c.channel.Limit
+	return c.NoAck || c.channel.Limit == 0 || c.channel.InFlight-c.channel.Owed < c.channel.Limit
 }
 
 // promote makes another consumer the active one of a queue that serves one alone: of those with the highest priority the
-// oldest. One that comes later does not take its place, whatever its priority.
+// oldest, claims behind all others. One that comes later does not take its place, whatever its priority.
 func (m *Machine) promote(q *queue) {
 	q.Active = 0
 	var next *consumer
 	for _, c := range q.consumers {
-		if next == nil || c.Priority > next.Priority {
+		if next == nil || next.Claim && !c.Claim || next.Claim == c.Claim && c.Priority > next.Priority {
 			next = c
 		}
 	}
@@ -178,7 +204,14 @@ func (m *Machine) promote(q *queue) {
 
 // regain gives a consumer that has credit again its place in the service ring.
 func (m *Machine) regain(c *consumer) {
-	if c.Turn != 0 || !c.credit() || c.queue.set.singleActive && c.queue.Active != c.Number {
+	if c.Turn != 0 || c.Claim || !c.credit() {
+		return
+	}
+	if c.Owed > 0 {
+		m.awaitResend(c)
+		return
+	}
+	if c.queue.set.singleActive && c.queue.Active != c.Number {
 		return
 	}
 	c.queue.join(c)
@@ -271,6 +304,9 @@ func (m *Machine) await(q *queue) {
 // serve does for the waiting queues what the command has left to do: messages go to consumers with credit, and then those
 // that there is no room or time for go.
 func (m *Machine) serve() {
+	if len(m.owing) > 0 {
+		m.resendAll()
+	}
 	for i := 0; i < len(m.waiting); i++ {
 		q := m.waiting[i]
 		q.waiting = false
@@ -381,6 +417,11 @@ func (m *Machine) applyGet(x *entry.Get) {
 		return
 	}
 	m.use(q)
+	if tag := h.reget(q); tag != 0 && !x.NoAck && !m.gate.holds() {
+		m.sendAgain(h, tag)
+		m.got(h, q, tag, &h.flight.Get(tag).Ref, false)
+		return
+	}
 	if m.gate.holds() || !m.expireHead(q, ^uint64(0)) {
 		h.session.counters().GotEmpty++
 		q.counters.GotEmpty++
@@ -390,10 +431,13 @@ func (m *Machine) applyGet(x *entry.Get) {
 		return
 	}
 	r := m.takeReady(q)
-	tag := m.fly(h, q, nil, r, x.NoAck)
-	h.session.counters().got(&q.counters, x.NoAck, r.Flags&flagRedelivered != 0)
+	m.got(h, q, m.fly(h, q, nil, r, x.NoAck), &r, x.NoAck)
+}
+
+func (m *Machine) got(h *channel, q *queue, tag uint64, r *ready.Ref, noAck bool) {
+	h.session.counters().got(&q.counters, noAck, r.Flags&flagRedelivered != 0)
 	if e := m.emit(h.session, EffectGot, h.Number); e != nil {
-		e.Command, e.Tag, e.NoAck, e.Messages = entry.KindGet, tag, x.NoAck, uint32(q.ready.len())
-		m.describe(e, q, &r)
+		e.Command, e.Tag, e.NoAck, e.Messages = entry.KindGet, tag, noAck, uint32(q.ready.len())
+		m.describe(e, q, r)
 	}
 }

@@ -56,11 +56,11 @@ func (m *Machine) detachAll(reason string) {
 
 func (m *Machine) detachWhere(reason string, meant func(*session) bool) {
 	var held []*session
-	for _, s := range m.sessions {
+	m.eachSession(func(s *session) {
 		if meant(s) {
 			held = append(held, s)
 		}
-	}
+	})
 	for _, s := range held {
 		if e := m.emit(s, EffectDetached, 0); e != nil {
 			e.Text = reason
@@ -77,6 +77,7 @@ func (m *Machine) applyLeaderUp(x *entry.LeaderUp) {
 			m.use(q) // nobody could while there was no leader
 		}
 	}
+	m.restartTimers()
 }
 
 func (m *Machine) applyClusterInit(x *entry.ClusterInit) {

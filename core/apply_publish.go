@@ -16,6 +16,11 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 	if h == nil {
 		return
 	}
+	if m.marked = x.Marked() && h.session.named(); m.marked {
+		if done := m.identify(h, x); done {
+			return
+		}
+	}
 	if err := message.ParseRecord(x.Record, &m.record); err != nil {
 		m.refuse(h, entry.KindPublish, CodeInternalError, err.Error())
 		return
@@ -59,6 +64,7 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 		m.unroutable(h, x, &r, parts)
 	default:
 		m.enqueueAll(v, r, &marks, letter, parts)
+		m.rememberAtHand(h.session)
 	}
 	m.confirm(h, EffectConfirmed)
 }

@@ -86,6 +86,11 @@ func (m *Machine) applyQueueDeclare(x *entry.QueueDeclare) {
 	}
 	x.Name = cleanName(x.Name)
 	v := h.session.vhost
+	if x.Generated && h.session.named() {
+		if q := h.declaredBefore(x); q != nil {
+			x.Name = q.Name
+		}
+	}
 	q := v.queueByName[x.Name]
 	var code Code
 	var text string
@@ -110,6 +115,7 @@ func (m *Machine) applyQueueDeclare(x *entry.QueueDeclare) {
 	if !x.Passive {
 		h.session.counters().QueuesDeclared++
 		m.use(q)
+		m.claimName(h, q)
 	}
 	m.expire(q)
 	m.replyNamed(h, entry.KindQueueDeclare, x.NoWait, q.Name, q.ready.len(), len(q.consumers))
@@ -194,8 +200,10 @@ func (m *Machine) deleteQueue(q *queue) {
 	v.countersOf(0).QueuesDeleted++
 	for len(q.consumers) > 0 {
 		c := q.consumers[0]
-		if e := m.emit(c.channel.session, EffectConsumerCancelled, c.Channel); e != nil {
-			e.Name = c.Tag
+		if !c.Claim {
+			if e := m.emit(c.channel.session, EffectConsumerCancelled, c.Channel); e != nil {
+				e.Name = c.Tag
+			}
 		}
 		m.removeConsumer(c)
 	}
@@ -217,6 +225,9 @@ func (m *Machine) deleteQueue(q *queue) {
 	if s := m.session[q.Owner]; s != nil {
 		at := slices.Index(s.exclusive, q)
 		s.exclusive = slices.Delete(s.exclusive, at, at+1)
+	}
+	if q.Maker != 0 {
+		m.unnamed(q)
 	}
 	q.gone = true
 	m.touch(q)

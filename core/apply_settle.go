@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/understudy-mq/understudy/core/entry"
+	ready "github.com/understudy-mq/understudy/core/internal/queue"
 )
 
 // applySettle gives deliveries their fate. One unknown tag refuses the whole command and settles nothing.
@@ -12,43 +13,85 @@ func (m *Machine) applySettle(x *entry.Settle) {
 	if h == nil {
 		return
 	}
-	first, last := x.First, x.Last
-	if x.Multiple {
-		first = 0
-		if last == 0 {
-			last = h.LastTag
-		} else if !h.unsettled(last) {
-			m.refuseTag(h, last)
+	what := settled{Outcome: uint8(x.Outcome), First: x.First, Last: x.Last}
+	if !h.session.named() {
+		if !h.reach(&what, x.Multiple) {
+			m.refuseTag(h, what.Last)
 			return
 		}
-	} else {
-		last = max(first, last)
-		for tag := first; tag <= last; tag++ {
-			if !h.unsettled(tag) {
-				m.refuseTag(h, tag)
-				return
-			}
-		}
+	} else if !h.reachNamed(&what, x.Multiple) {
+		m.refuseTag(h, max(x.First, x.Last))
+		return
 	}
 	if h.Tx {
-		m.settleLater(h, first, last, x.Outcome)
+		m.settleLater(h, &what)
 		return
 	}
-	m.settleRange(h, first, last, x.Outcome)
+	m.settleRange(h, &what, 0)
 }
 
-// settleRange settles what the client may settle of a range of tags.
-func (m *Machine) settleRange(h *channel, first, last uint64, outcome entry.Outcome) {
+// reach finds what a settlement means; false, and the tag in Last, if one is not there.
+func (h *channel) reach(x *settled, multiple bool) bool {
+	if multiple {
+		x.First = 0
+		if x.Last == 0 {
+			x.Last = h.LastTag
+			return true
+		}
+		return h.unsettled(x.Last)
+	}
+	last := max(x.First, x.Last)
+	for x.Last = x.First; x.Last < last && h.unsettled(x.Last); {
+		x.Last++
+	}
+	return h.unsettled(x.Last)
+}
+
+// reachNamed is reach for a named session: what is settled is no error, and a multiple settlement means what was sent on
+// one attachment.
+func (h *channel) reachNamed(x *settled, multiple bool) bool {
+	if !multiple {
+		x.Last = max(x.First, x.Last)
+		return x.First > 0 && x.Last <= h.LastTag
+	}
+	x.First = 0
+	if h.Resumed {
+		if x.Epoch = h.session.Epoch; x.Last != 0 {
+			x.Epoch = h.sentUnder(x.Last)
+		}
+		if x.Epoch == 0 {
+			x.Epoch = noAttachment
+		}
+	}
+	if x.Last == 0 {
+		x.Last = h.LastTag
+	}
+	return x.Last <= h.LastTag
+}
+
+// settleRange settles what the client may settle of a range of tags; of those with the flag gathered, if it is given.
+func (m *Machine) settleRange(h *channel, x *settled, gathered uint32) {
+	outcome := entry.Outcome(x.Outcome)
 	if outcome == entry.Released || outcome == entry.Modified {
 		// Newest first: each then goes in front of the one before it.
-		for tag := h.flight.Before(last); tag >= max(first, 1); tag = h.flight.Before(tag - 1) {
-			m.settleTag(h, tag, outcome)
+		for tag := h.flight.Before(x.Last); tag >= max(x.First, 1); tag = h.flight.Before(tag - 1) {
+			if x.covers(h, tag, gathered) {
+				m.settleTag(h, tag, outcome)
+			}
 		}
 		return
 	}
-	for tag := h.flight.Next(first); tag != 0 && tag <= last; tag = h.flight.Next(tag + 1) {
-		m.settleTag(h, tag, outcome)
+	for tag := h.flight.Next(x.First); tag != 0 && tag <= x.Last; tag = h.flight.Next(tag + 1) {
+		if x.covers(h, tag, gathered) {
+			m.settleTag(h, tag, outcome)
+		}
 	}
+}
+
+// covers says whether a settlement means a delivery in its range.
+func (x *settled) covers(h *channel, tag uint64, gathered uint32) bool {
+	r := h.flight.Get(tag)
+	return r.Flags&(flagNoAck|flagGathered) == gathered && (x.Epoch == 0 || h.sentUnder(tag) == x.Epoch)
 }
 
 func (m *Machine) refuseTag(h *channel, tag uint64) {
@@ -63,8 +106,8 @@ func (h *channel) unsettled(tag uint64) bool {
 }
 
 func (m *Machine) settleTag(h *channel, tag uint64, outcome entry.Outcome) {
-	if !h.unsettled(tag) {
-		return
+	if h.flight.Get(tag).Flags&flagGathered != 0 {
+		m.mark(h, tag, 0, flagGathered)
 	}
 	switch outcome {
 	case entry.Released, entry.Modified:
@@ -106,10 +149,10 @@ func (m *Machine) giveBack(h *channel, tag uint64, outcome entry.Outcome) {
 		return
 	}
 	r.Flags |= flagRedelivered
-	if outcome == entry.Modified && r.Flags>>countShift < 1<<(32-countShift)-1 {
-		r.Flags += countOne
+	if outcome == entry.Modified {
+		countFailure(&r.Ref)
 	}
-	if limit := q.set.deliveryLimit; limit != none && int64(r.Flags>>countShift) > limit {
+	if q.failedTooOften(&r.Ref) {
 		m.bury(q, &r.Ref, reasonDeliveryLimit)
 		return
 	}
@@ -120,20 +163,34 @@ func (m *Machine) giveBack(h *channel, tag uint64, outcome entry.Outcome) {
 	m.enqueue(q, r.Ref)
 }
 
-// applyRecover returns everything that is unsettled to its queue.
+// countFailure counts one more failed delivery of a message.
+func countFailure(r *ready.Ref) {
+	if r.Flags>>countShift < 1<<(32-countShift)-1 {
+		r.Flags += countOne
+	}
+}
+
+// failedTooOften says whether a message has failed more often than the queue allows.
+func (q *queue) failedTooOften(r *ready.Ref) bool {
+	return q.set.deliveryLimit != none && int64(r.Flags>>countShift) > q.set.deliveryLimit
+}
+
+// applyRecover returns everything that is unsettled to its queue, or has it sent again.
 func (m *Machine) applyRecover(x *entry.Recover) {
 	h := m.channelOf(&x.Ref)
 	if h == nil {
 		return
 	}
-	if !x.Requeue {
+	if !x.Requeue && !h.session.KeepInFlight {
 		m.refuse(h, entry.KindRecover, CodeNotImplemented, "requeue=false")
 		return
 	}
-	for tag := h.flight.Before(h.LastTag); tag != 0; tag = h.flight.Before(tag - 1) {
-		m.settleTag(h, tag, entry.Released)
-	}
 	m.reply(h, entry.KindRecover, x.NoWait)
+	if !x.Requeue {
+		m.askAgain(h)
+		return
+	}
+	m.settleRange(h, &settled{Outcome: uint8(entry.Released), Last: h.LastTag}, 0)
 }
 
 // applyWritten renews windows for what has reached the socket, and settles its no-ack deliveries.
@@ -143,12 +200,18 @@ func (m *Machine) applyWritten(x *entry.Written) {
 		return
 	}
 	last := min(x.Tag, h.LastTag)
+	if len(h.Resent) > 0 {
+		last = m.writtenAgain(h, last)
+	}
 	if last <= h.Written {
 		return
 	}
 	v := h.session.vhost
 	for tag := h.flight.Next(h.Written + 1); tag != 0 && tag <= last; tag = h.flight.Next(tag + 1) {
 		r := h.flight.Get(tag)
+		if r.Flags&flagAgain != 0 {
+			continue
+		}
 		if r.Flags&flagNoAck != 0 {
 			m.drop(h, tag)
 		} else if c := v.consumerByNumber(r.Consumer); c != nil && c.windowed() {

@@ -25,6 +25,7 @@ type pending struct {
 	Body      uint64
 	Wait      int64  // milliseconds to be delayed, and
 	Exchange  string // the exchange that delays it
+	Token     token
 	Lettered  bool
 	Letter    letterRow
 }
@@ -42,6 +43,7 @@ func (p *pending) code(c *rowCoder) {
 	c.u64(&p.Body)
 	c.i64(&p.Wait)
 	c.str(&p.Exchange)
+	p.Token.code(c)
 	if c.boolean(&p.Lettered); p.Lettered {
 		p.Letter.code(c)
 	}
@@ -56,12 +58,17 @@ func (p *pending) visit(visit func(message.Loc, uint32)) {
 type settled struct {
 	Outcome     uint8
 	First, Last uint64
+	Epoch       uint64 // attachment on which the deliveries that are meant were last sent, 0 for any
 }
+
+// noAttachment is the Epoch of a settlement that means no delivery.
+const noAttachment = ^uint64(0)
 
 func (x *settled) code(c *rowCoder) {
 	c.u8(&x.Outcome)
 	c.u64(&x.First)
 	c.u64(&x.Last)
+	c.u64(&x.Epoch)
 }
 
 func (h *channelRow) codeTx(c *rowCoder) {
@@ -123,6 +130,9 @@ func (m *Machine) gather(h *channel, x *entry.Publish, offset int, marks *marks,
 	for _, id := range m.routes {
 		p.Routes = append(p.Routes, uint64(id))
 	}
+	if m.marked {
+		p.Token = token{Digest: clone(m.token.Digest), Publisher: clone(m.token.Publisher), Sequence: m.token.Sequence}
+	}
 	if p.Wait = wait; wait > 0 {
 		p.Exchange = string(m.record.Exchange)
 	}
@@ -135,17 +145,17 @@ func (m *Machine) gather(h *channel, x *entry.Publish, offset int, marks *marks,
 }
 
 // settleLater marks deliveries for a settlement that waits for its commit.
-func (m *Machine) settleLater(h *channel, first, last uint64, outcome entry.Outcome) {
+func (m *Machine) settleLater(h *channel, x *settled) {
 	if len(h.Settled) == txMost {
 		m.refuse(h, entry.KindSettle, CodePreconditionFailed, "transaction is too large")
 		return
 	}
-	for tag := h.flight.Next(first); tag != 0 && tag <= last; tag = h.flight.Next(tag + 1) {
-		if h.unsettled(tag) {
+	for tag := h.flight.Next(x.First); tag != 0 && tag <= x.Last; tag = h.flight.Next(tag + 1) {
+		if x.covers(h, tag, 0) {
 			m.mark(h, tag, flagGathered, 0)
 		}
 	}
-	h.Settled = append(h.Settled, settled{Outcome: uint8(outcome), First: first, Last: last})
+	h.Settled = append(h.Settled, *x)
 	m.touch(h)
 }
 
@@ -180,15 +190,17 @@ func (m *Machine) applyTxCommit(x *entry.TxCommit) {
 	if h == nil {
 		return
 	}
+	if m.tooOld(h) {
+		m.refuse(h, entry.KindTxCommit, CodePreconditionFailed, tooOldText)
+		return
+	}
 	published, settlements := m.takeTransaction(h)
 	m.fresh = h.session.vhost.Messages
 	for i := range published {
 		m.commitPublish(h, &published[i])
 	}
 	for i := range settlements {
-		s := &settlements[i]
-		m.unmark(h, s)
-		m.settleRange(h, s.First, s.Last, entry.Outcome(s.Outcome))
+		m.settleRange(h, &settlements[i], flagGathered)
 	}
 	m.reply(h, entry.KindTxCommit, false)
 }
@@ -196,7 +208,14 @@ func (m *Machine) applyTxCommit(x *entry.TxCommit) {
 // commitPublish enters a gathered message into those of its queues that are still there.
 func (m *Machine) commitPublish(h *channel, p *pending) {
 	v := h.session.vhost
+	if !p.Token.none() && m.recognise(h.session, &p.Token) == isRepeated {
+		m.counts.Duplicates++
+		m.live.remove(uint64(p.Loc))
+		m.live.removeParts(p.Parts)
+		return
+	}
 	if p.Wait > 0 {
+		m.remember(h.session, &p.Token)
 		m.hold(v, heldRow{Until: m.header.Stamp + p.Wait, Loc: p.Loc, Size: p.Size, Exchange: p.Exchange, TTL: p.TTL, Body: p.Body,
 			Parts: p.Parts, Letter: p.Letter})
 		return
@@ -220,6 +239,7 @@ func (m *Machine) commitPublish(h *channel, p *pending) {
 		m.turnAway(v, r, &x, letter, p.Parts)
 	case len(m.routes) > 0:
 		m.enqueueAll(v, r, &x, letter, p.Parts)
+		m.remember(h.session, &p.Token)
 	default:
 		if !p.Mandatory {
 			h.session.counters().Dropped++
@@ -249,5 +269,12 @@ func (m *Machine) rollback(h *channel) {
 	}
 	for i := range settlements {
 		m.unmark(h, &settlements[i])
+	}
+	if h.Owed > 0 && len(settlements) > 0 { // some of them may be sent now
+		for _, c := range h.consumers {
+			c.Cursor = 0
+			m.touch(c)
+		}
+		m.regainAll(h)
 	}
 }

@@ -186,7 +186,10 @@ func (m *Machine) applyRefuse(x *entry.Refuse) {
 		return
 	}
 	s := m.sessionOf(&x.Ref)
-	if s == nil || s.Failed || !code.Hard() || s.channel(x.Channel) != nil {
+	if s == nil || s.Failed || !code.Hard() {
+		return
+	}
+	if h := s.channel(x.Channel); h != nil && !h.Parked {
 		return
 	}
 	if e := m.emit(s, EffectRefused, x.Channel); e != nil {

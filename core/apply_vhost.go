@@ -74,6 +74,8 @@ func newVhost(row vhostRow) *vhost {
 		binding:     make(map[string]*binding),
 		content:     make(map[uint64]*content),
 		letter:      make(map[uint64]*letter),
+		byKey:       make(map[sessionKey]*session),
+		namedOf:     make(map[string]uint32),
 	}
 }
 
@@ -89,14 +91,16 @@ func (m *Machine) applyVhostDelete(x *entry.VhostDelete) {
 	m.touch(v)
 	delete(m.vhost, v.Name)
 	var held []*session
-	for _, s := range m.sessions {
+	m.eachSession(func(s *session) {
 		if s.vhost == v {
 			held = append(held, s)
 		}
-	}
+	})
 	for _, s := range held {
-		if e := m.emit(s, EffectDetached, 0); e != nil {
-			e.Text = fmt.Sprintf("vhost '%s' is deleted", v.Name)
+		if s.attached() {
+			if e := m.emit(s, EffectDetached, 0); e != nil {
+				e.Text = fmt.Sprintf("vhost '%s' is deleted", v.Name)
+			}
 		}
 		m.end(s, entry.Released)
 	}
@@ -161,17 +165,8 @@ func (v *vhost) checkQueueLimit(name string) (Code, string) {
 }
 
 // checkConnectionLimit refuses one more session than the vhost may have; "" is good.
-func (m *Machine) checkConnectionLimit(v *vhost, user string) string {
-	if v.MaxConnections == none {
-		return ""
-	}
-	n := int64(0)
-	for _, s := range m.sessions {
-		if s.vhost == v {
-			n++
-		}
-	}
-	if n < v.MaxConnections {
+func (v *vhost) checkConnectionLimit(user string) string {
+	if v.MaxConnections == none || int64(v.sessions) < v.MaxConnections {
 		return ""
 	}
 	return fmt.Sprintf("access to vhost '%s' refused for user '%s': connection limit (%d) is reached", v.Name, user, v.MaxConnections)

@@ -65,9 +65,9 @@ func (c *Counters) published(size uint64) {
 
 // ClientsOf counts what a node's clients have: open channels that have published, and consumers.
 func (m *Machine) ClientsOf(node uint64) (publishers, consumers int) {
-	for _, s := range m.sessions {
+	m.eachSession(func(s *session) {
 		if s.Node != node {
-			continue
+			return
 		}
 		for _, h := range s.channels {
 			consumers += len(h.consumers)
@@ -75,7 +75,7 @@ func (m *Machine) ClientsOf(node uint64) (publishers, consumers int) {
 				publishers++
 			}
 		}
-	}
+	})
 	return publishers, consumers
 }
 

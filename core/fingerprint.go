@@ -82,6 +82,12 @@ func (m *Machine) settleRows() {
 			}
 		case *held:
 			m.schedule(x)
+		case *session:
+			if x.named() {
+				m.schedule(x)
+			}
+		case *window:
+			m.schedule(x)
 		case *vhost:
 			if x.Deleted {
 				m.schedule(x)
@@ -112,11 +118,11 @@ func (m *Machine) refHashes() uint64 {
 			q.notes.Each(func(x ready.Note) { sum += noteHash(q, &x) })
 		}
 	}
-	for _, s := range m.sessions {
+	m.eachSession(func(s *session) {
 		for _, h := range s.channels {
 			h.flight.Each(func(tag uint64, r *ledger.Record) { sum += flightHash(h, tag, r) })
 		}
-	}
+	})
 	return sum
 }
 
@@ -141,10 +147,12 @@ func (m *Machine) each(visit func(object)) {
 		visitAll(v.policies, visit)
 		visitAll(v.held, visit)
 	}
-	for _, s := range m.sessions {
+	m.eachSession(func(s *session) {
 		visit(s)
 		visitAll(s.channels, visit)
-	}
+		visitAll(s.windows, visit)
+		visitAll(s.publishers, visit)
+	})
 	m.access.each(visit)
 	m.registry.each(visit)
 }

@@ -35,7 +35,7 @@ func populated(t *testing.T) *Machine {
 		&entry.PermissionSet{User: "u", Vhost: "/"}, &entry.TopicPermissionSet{User: "u", Vhost: "/", Exchange: "x"})
 	apply(0, 0, 0, &entry.PolicySet{Vhost: "/", Name: "p", Pattern: "^none$", ApplyTo: "queues"})
 	for _, cmd := range []entry.Command{
-		&entry.Attach{Vhost: "/", User: "u", Key: "k", Connection: "c"},
+		&entry.Attach{Vhost: "/", User: "u", Key: "k", Connection: "c", Expiry: 60},
 		&entry.ChannelOpen{Ref: ref},
 		&entry.ChannelOpen{Ref: entry.Ref{Session: 1, Epoch: 1, Channel: 2}},
 		&entry.QueueDeclare{Ref: ref, Name: "q", Exclusive: true},
@@ -52,6 +52,13 @@ func populated(t *testing.T) *Machine {
 		&entry.QueueDeclare{Ref: ref, Name: "dead", Arguments: message.AppendTable(nil, message.Table{
 			{Key: "x-max-length", Value: int32(0)}, {Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: "q"}})},
 		&entry.Publish{Ref: ref, Record: append(message.AppendRecord(nil, &message.Record{Form: message.FormAMQP091, RoutingKey: []byte("dead"), BodySize: 1}), 'x')},
+		&entry.QueueDeclare{Ref: ref, Name: "amq.gen-1", Exclusive: true, Generated: true},
+		&entry.Publish{Ref: ref, Record: record, DedupID: []byte("id")},
+		&entry.Publish{Ref: ref, Record: record, Publisher: []byte("p"), Sequence: 1},
+		&entry.Attach{Vhost: "/", User: "u", Key: "other", Expiry: 60},
+		&entry.ChannelOpen{Ref: entry.Ref{Session: 2, Epoch: 1, Channel: 1}},
+		&entry.Qos{Ref: entry.Ref{Session: 2, Epoch: 1, Channel: 1}, Prefetch: 1},
+		&entry.Attach{Vhost: "/", User: "u", Key: "other", Expiry: 60},
 	} {
 		seq++
 		apply(1, 1, seq, cmd)
@@ -139,10 +146,27 @@ var derived = map[string]string{
 	"queue.last":          "the ring, from the consumers' turns",
 	"queue.exclusive":     "from consumers",
 	"queue.bindings":      "from bindings",
+	"vhost.sessions":      "count over the sessions",
+	"vhost.byKey":         "index of sessions",
+	"vhost.namedOf":       "count over the sessions",
+	"session.windows":     "the objects themselves are rows",
+	"session.publishers":  "the objects themselves are rows",
+	"window.session":      "by id",
+	"window.timer":        "from the row and the session",
+	"Machine.dedup":       "from the windows",
+	"Machine.marked":      "of the command at hand",
+	"Machine.token":       "scratch",
+	"Machine.hashing":     "scratch",
+	"session.timer":       "from all else: the session says when it is due",
+	"session.generated":   "from the queues' makers",
+	"Machine.ended":       "count over the sessions",
+	"Machine.counts":      "of this process",
 	"queue.waiting":       "false between commands",
 	"queueRow.First":      "from the list, when the row is encoded",
 	"consumer.queue":      "by id",
 	"consumer.channel":    "by session and number",
+	"consumer.owing":      "false between commands",
+	"Machine.owing":       "empty between commands",
 	"consumer.next":       "the ring, from turns",
 	"consumer.previous":   "the ring, from turns",
 	"session.vhost":       "by number",
@@ -219,6 +243,25 @@ func change(v reflect.Value) {
 	}
 }
 
+// rowField is a replicated field, those of embedded structs included.
+type rowField struct {
+	name  string
+	value reflect.Value
+}
+
+func fieldsOf(r reflect.Value, typ string) []rowField {
+	var list []rowField
+	for i := range r.NumField() {
+		f := r.Type().Field(i)
+		if f.Anonymous {
+			list = append(list, fieldsOf(r.Field(i), typ)...)
+			continue
+		}
+		list = append(list, rowField{typ + "." + f.Name, r.Field(i)})
+	}
+	return list
+}
+
 // row answers an object's replicated fields.
 func row(o object) reflect.Value {
 	v := reflect.ValueOf(o).Elem()
@@ -230,6 +273,13 @@ func row(o object) reflect.Value {
 	panic(fmt.Sprintf("%T has no row", o))
 }
 
+// unused says whether a field does not count as long as its channel was never parked.
+func unused(o object, name string) bool {
+	h, ok := o.(*channel)
+	_, after := reflect.TypeFor[again]().FieldByName(strings.TrimPrefix(name, "channelRow."))
+	return ok && !h.Resumed && after && name != "channelRow.Resumed"
+}
+
 func TestFingerprintChangesWithAnyReplicatedField(t *testing.T) {
 	m := populated(t)
 	before := m.Recompute()
@@ -237,27 +287,27 @@ func TestFingerprintChangesWithAnyReplicatedField(t *testing.T) {
 	m.each(func(o object) {
 		r := row(o)
 		seen[r.Type().Name()] = true
-		for i := range r.NumField() {
-			name := r.Type().Name() + "." + r.Type().Field(i).Name
-			f := r.Field(i)
+		for _, x := range fieldsOf(r, r.Type().Name()) {
+			name, f := x.name, x.value
 			old := reflect.New(f.Type()).Elem()
 			old.Set(f)
 			change(f)
-			wants := derived[name] == "" && !o.state().local
+			wants := derived[name] == "" && !o.state().local && !unused(o, name)
 			if changed := m.Recompute() != before; changed != wants {
 				t.Errorf("%s: fingerprint changed %v, want %v", name, changed, wants)
 			}
 			f.Set(old)
 		}
 	})
-	if len(seen) != 21 {
+	if len(seen) != 23 {
 		t.Errorf("only %d kinds of rows were there: %v", len(seen), seen)
 	}
 }
 
 func TestEveryFieldIsReplicatedOrHasAReasonNotToBe(t *testing.T) {
 	for _, x := range []any{header{}, local{}, link{}, node{}, vhost{}, exchange{}, binding{}, queue{}, consumer{}, session{}, channel{},
-		content{}, letter{}, policy{}, held{}, registry{}, vhosts{}, registered{}, user{}, permission{}, topicPermission{}, Machine{}} {
+		content{}, letter{}, policy{}, held{}, window{}, publisher{}, registry{}, vhosts{}, registered{}, user{}, permission{}, topicPermission{},
+		Machine{}} {
 		typ := reflect.TypeOf(x)
 		for i := range typ.NumField() {
 			f := typ.Field(i)
@@ -323,8 +373,11 @@ func TestEveryFieldOfARowSurvivesTheStore(t *testing.T) {
 	type coded interface{ code(*rowCoder) }
 	populated(t).each(func(o object) {
 		r := row(o)
-		for i := range r.NumField() {
-			change(r.Field(i))
+		for _, f := range fieldsOf(r, r.Type().Name()) {
+			change(f.value)
+			if f.name == "channelRow.Resumed" {
+				f.value.SetBool(true) // what follows is stored
+			}
 		}
 		wrote := reflect.NewAt(r.Type(), r.Addr().UnsafePointer())
 		c := rowCoder{encoding: true}

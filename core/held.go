@@ -148,6 +148,7 @@ func (m *Machine) delay(h *channel, x *entry.Publish, offset int, marks *marks, 
 		Exchange: string(m.record.Exchange), TTL: marks.ttl, Body: marks.body, Parts: parts, Letter: m.newLetter(v, marks)}
 	m.live.add(uint64(row.Loc))
 	m.hold(v, row)
+	m.rememberAtHand(h.session)
 	m.confirm(h, EffectConfirmed)
 }
 

@@ -77,7 +77,41 @@ type SessionInfo struct {
 	Node, Incarnation            uint64
 	Channels                     int
 	InFlight                     int // deliveries, no-ack ones that are not yet written included
+	// Of a named session, one with a Key:
+	Attached     bool
+	Process      string
+	Expiry       uint32 // seconds
+	KeepInFlight bool
+	ExpiresAt    int64 // Unix ms, 0 while attached
 }
+
+func (s *session) info() SessionInfo {
+	x := SessionInfo{ID: s.ID, Epoch: s.Epoch, Vhost: s.vhost.Name, User: s.User, Key: s.Key, Connection: s.Connection,
+		Node: s.Node, Incarnation: s.Incarnation, InFlight: s.inFlight(), Attached: s.attached(),
+		Process: s.Process, Expiry: s.Expiry, KeepInFlight: s.KeepInFlight}
+	for _, h := range s.channels {
+		if !h.Parked {
+			x.Channels++
+		}
+	}
+	if !s.attached() {
+		x.ExpiresAt = s.expires()
+	}
+	return x
+}
+
+// SessionCounts counts what became of named sessions since the process started. It is no part of the state.
+type SessionCounts struct {
+	Attached    uint64 // attachments of any session
+	Resumed     uint64 // sessions that were detached
+	TakenOver   uint64 // sessions that were attached
+	Expired     uint64
+	Redelivered uint64 // deliveries sent again after a resume
+	Duplicates  uint64 // publishes that had been enqueued before
+}
+
+// SessionCounts reports them. Every replica counts the same entries.
+func (m *Machine) SessionCounts() SessionCounts { return m.counts }
 
 // ChannelInfo is an open channel, for listings.
 type ChannelInfo struct {
@@ -122,23 +156,19 @@ func (m *Machine) Nodes() []NodeInfo {
 
 // Vhosts lists the group's vhosts by name.
 func (m *Machine) Vhosts() []VhostInfo {
-	sessions := make(map[*vhost]int)
-	for _, s := range m.sessions {
-		sessions[s.vhost]++
-	}
 	list := make([]VhostInfo, 0, len(m.vhosts))
 	for _, v := range m.vhosts {
 		if v.Deleted {
 			continue
 		}
-		list = append(list, v.info(sessions[v]))
+		list = append(list, v.info())
 	}
 	slices.SortFunc(list, func(a, b VhostInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
-func (v *vhost) info(sessions int) VhostInfo {
-	info := VhostInfo{Name: v.Name, ID: v.ID, Queues: len(v.queues), Sessions: sessions, MaxQueues: v.MaxQueues, MaxConnections: v.MaxConnections}
+func (v *vhost) info() VhostInfo {
+	info := VhostInfo{Name: v.Name, ID: v.ID, Queues: len(v.queues), Sessions: v.sessions, MaxQueues: v.MaxQueues, MaxConnections: v.MaxConnections}
 	for _, q := range v.queues {
 		info.Ready += uint64(q.ready.len())
 		info.Unacknowledged += uint64(q.Unacked)
@@ -152,13 +182,7 @@ func (m *Machine) Vhost(name string) (VhostInfo, bool) {
 	if v == nil {
 		return VhostInfo{}, false
 	}
-	sessions := 0
-	for _, s := range m.sessions {
-		if s.vhost == v {
-			sessions++
-		}
-	}
-	return v.info(sessions), true
+	return v.info(), true
 }
 
 // Queues lists a vhost's queues by name, none for a vhost that the group does not have.
@@ -232,38 +256,33 @@ func (m *Machine) Bindings(vhost string) []BindingInfo {
 // Sessions lists a vhost's sessions by id.
 func (m *Machine) Sessions(vhost string) []SessionInfo {
 	list := []SessionInfo{}
-	for _, s := range m.sessions {
-		if s.vhost.Name != vhost {
-			continue
+	v := m.vhost[vhost]
+	m.eachSession(func(s *session) {
+		if s.vhost == v {
+			list = append(list, s.info())
 		}
-		list = append(list, s.info())
-	}
+	})
 	return list
 }
 
-func (s *session) info() SessionInfo {
-	info := SessionInfo{ID: s.ID, Epoch: s.Epoch, Vhost: s.vhost.Name, User: s.User, Key: s.Key, Connection: s.Connection,
-		Node: s.Node, Incarnation: s.Incarnation, Channels: len(s.channels)}
-	for _, h := range s.channels {
-		info.InFlight += h.flight.Len()
-	}
-	return info
-}
-
-// Channels lists a vhost's channels, by session and number.
+// Channels lists a vhost's open channels, by session and number.
 func (m *Machine) Channels(vhost string) []ChannelInfo {
 	list := []ChannelInfo{}
-	for _, s := range m.sessions {
-		if s.vhost.Name != vhost {
-			continue
+	v := m.vhost[vhost]
+	m.eachSession(func(s *session) {
+		if s.vhost != v {
+			return
 		}
 		info := s.info()
 		for _, h := range s.channels {
+			if h.Parked {
+				continue
+			}
 			c := ChannelInfo{Session: info, Number: h.Number, Confirm: h.Confirm, Tx: h.Tx, Prefetch: h.Prefetch, GlobalPrefetch: h.Limit,
 				Unacknowledged: h.flight.Len(), Consumers: len(h.consumers), PendingPublishes: len(h.Pending), PendingSettles: len(h.Settled)}
 			list = append(list, c)
 		}
-	}
+	})
 	return list
 }
 

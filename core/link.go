@@ -150,7 +150,7 @@ func (m *Machine) applyFenced(b []byte) (rest []byte, err error) {
 	if m.passes(cmd.Kind()) {
 		m.apply(cmd)
 	} else if x, ok := cmd.(*entry.Attach); ok && m.gate != &m.muted {
-		m.refuseAttachWith(CodeConnectionForced, x, m.gate.Reason())
+		m.refuseAttach(x, CodeConnectionForced, m.gate.Reason())
 	}
 	return rest, nil
 }
@@ -349,6 +349,11 @@ func (m *Machine) openGate(g *Gate) {
 	for _, v := range m.vhosts {
 		for _, q := range v.queues {
 			m.wait(q)
+			for _, c := range q.consumers {
+				if c.Owed > 0 {
+					m.awaitResend(c)
+				}
+			}
 		}
 	}
 }

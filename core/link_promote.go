@@ -25,6 +25,7 @@ func (m *Machine) applyLinkPromote(x *entry.LinkPromote) {
 	m.fx = &m.nowhere
 	m.nowhere.Node, m.nowhere.List = ^uint64(0), m.nowhere.List[:0]
 	m.disown()
+	m.promoteSessions(x.Generation.Number)
 	m.jump()
 	m.openGate(&l.Gate)
 	m.serve()

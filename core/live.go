@@ -116,7 +116,7 @@ func (m *Machine) contents(visit func(loc message.Loc, size uint32)) {
 			parts(t.Parts)
 		}
 	}
-	for _, s := range m.sessions {
+	m.eachSession(func(s *session) {
 		for _, h := range s.channels {
 			h.flight.Each(func(_ uint64, r *ledger.Record) { visit(message.Loc(r.Loc), r.Size) })
 			parts(h.Parts)
@@ -124,7 +124,7 @@ func (m *Machine) contents(visit func(loc message.Loc, size uint32)) {
 				h.Pending[i].visit(visit)
 			}
 		}
-	}
+	})
 }
 
 // SetFloor says that the content of entries below index was moved out of the log: from now on each reference to it that

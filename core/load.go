@@ -52,6 +52,14 @@ func (m *Machine) loadRow(t table, c *rowCoder) {
 		m.loadChannel(c)
 	case tableFlight:
 		m.loadFlight(c)
+	case tableWindow:
+		w := &window{meta: meta{stored: true}}
+		w.code(c)
+		if w.session = m.ownerOf(c, w.Session); w.session != nil {
+			m.dedup.add(w)
+		}
+	case tablePublisher:
+		m.loadPublisher(c)
 	default:
 		m.loadOfVhost(t, c)
 	}
@@ -99,6 +107,27 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 	}
 }
 
+// ownerOf answers the session that a row belongs to.
+func (m *Machine) ownerOf(c *rowCoder, id uint64) *session {
+	s := m.session[id]
+	if s == nil && c.err == nil {
+		c.fail("session is missing")
+	}
+	return s
+}
+
+func (m *Machine) loadPublisher(c *rowCoder) {
+	p := &publisher{meta: meta{stored: true}}
+	p.code(c)
+	if len(p.Bits) != sequenceBits/8 && c.err == nil {
+		c.fail("window of a publisher has another size")
+	}
+	if s := m.ownerOf(c, p.Session); s != nil {
+		s.publishers = append(s.publishers, p)
+		m.dedup.publishers++
+	}
+}
+
 // vhostOf answers the vhost that a row belongs to.
 func (m *Machine) vhostOf(c *rowCoder, number uint32) *vhost {
 	if c.err != nil {
@@ -141,6 +170,11 @@ func (m *Machine) loadChannel(c *rowCoder) {
 	}
 	h := newChannel(s, row)
 	h.stored = true
+	if !h.Resumed {
+		for i := range h.Runs {
+			h.Runs[i].Epoch = s.Epoch
+		}
+	}
 	h.session.channels = append(h.session.channels, h)
 }
 
@@ -296,8 +330,10 @@ func (m *Machine) Loaded() error {
 	for _, s := range m.sessions {
 		for _, h := range s.channels {
 			h.flight.Loaded(h.LastTag)
+			slices.SortFunc(h.consumers, func(a, b *consumer) int { return compare(a.Number, b.Number) })
 		}
 	}
+	slices.SortFunc(m.dedup.windows, func(a, b *window) int { return compare(a.Chunk, b.Chunk) })
 	m.live.counts = m.live.counts[:0]
 	m.contents(func(loc message.Loc, _ uint32) { m.live.add(uint64(loc)) })
 	m.each(func(o object) { o.state().hash = m.rowHash(o) })
@@ -328,6 +364,13 @@ func (m *Machine) linkQueue(q *queue) error {
 		if c.Turn != 0 {
 			q.link(c)
 		}
+	}
+	if q.Maker != 0 {
+		s := m.session[q.Maker]
+		if s == nil {
+			return fmt.Errorf("%w: the session that had %s named is missing", ErrRow, q.vhost.named("queue", q.Name))
+		}
+		s.generated = append(s.generated, q)
 	}
 	if q.Owner == 0 {
 		return nil

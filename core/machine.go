@@ -20,7 +20,8 @@ type Machine struct {
 	nodes     []*node // by id
 	vhosts    []*vhost
 	vhost     map[string]*vhost
-	sessions  []*session // by id
+	sessions  []*session // by id, and those that have ended since it was last made anew
+	ended     int
 	session   map[uint64]*session
 	lastUsed  *session
 	queuePool ready.Pool
@@ -29,6 +30,8 @@ type Machine struct {
 	timers    timers
 	access    access
 	registry  vhosts
+	counts    SessionCounts
+	dedup     dedup
 
 	fingerprint uint64
 	touched     []object // changed in the entry at hand
@@ -44,7 +47,8 @@ type Machine struct {
 	muted     Gate    // for a standby's own entries
 	nowhere   Effects // of what was replayed
 	batch     entry.Batch
-	waiting   []*queue // to be served at the end of the command
+	waiting   []*queue    // to be served at the end of the command
+	owing     []*consumer // that are owed deliveries and have credit, at the end of the command
 	doomed    []*exchange
 	dueLeft   int    // how much that is due may still be carried out
 	fresh     uint64 // messages behind this number came with the command at hand
@@ -52,6 +56,9 @@ type Machine struct {
 
 	// Scratch, so that nothing is allocated per message.
 	publish entry.Publish
+	marked  bool  // the publish at hand has a token
+	token   token // of the publish at hand
+	hashing []byte
 	settle  entry.Settle
 	written entry.Written
 	record  message.Record
@@ -169,7 +176,7 @@ func (m *Machine) applyBatch(b entry.Batch) error {
 		if err != nil {
 			return err
 		}
-		if len(m.waiting) > 0 {
+		if len(m.waiting) > 0 || len(m.owing) > 0 {
 			m.serve()
 		}
 	}

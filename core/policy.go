@@ -110,12 +110,22 @@ func newPolicy(vhost uint32, x *entry.PolicySet) (*policy, error) {
 	if err := checkConfirm(p.definition); err != nil {
 		return nil, fmt.Errorf("definition of policy '%s': %w", p.Name, err)
 	}
-	for i := range policyChecks {
-		c := &policyChecks[i]
-		if value, ok := p.definition.Get(c.key); ok {
-			if wrong := c.check(value, p.definition); wrong != "" {
-				return nil, fmt.Errorf("definition of policy '%s': invalid '%s': %s", x.Name, c.key, wrong)
+	check := func(key string, check argumentCheck) error {
+		if value, ok := p.definition.Get(key); ok {
+			if wrong := check(value, p.definition); wrong != "" {
+				return fmt.Errorf("definition of policy '%s': invalid '%s': %s", x.Name, key, wrong)
 			}
+		}
+		return nil
+	}
+	for i := range policyChecks {
+		if err := check(policyChecks[i].key, policyChecks[i].check); err != nil {
+			return nil, err
+		}
+	}
+	for i := range sessionPolicyChecks {
+		if err := check(sessionPolicyChecks[i].key, sessionPolicyChecks[i].check); err != nil {
+			return nil, err
 		}
 	}
 	return p, nil

@@ -33,6 +33,8 @@ const (
 	tableLetter
 	tablePolicy
 	tableHeld
+	tableWindow
+	tablePublisher
 )
 
 // tableLink is the standby link's; 18 to 25 are for sessions.

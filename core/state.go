@@ -16,6 +16,9 @@ type headerRow struct {
 	Term     uint64
 	Vhosts   uint32 // number of the last vhost
 	Sessions uint64 // id of the last session
+
+	Generation uint64 // of the cluster: how often it was promoted
+	Chunks     uint64 // number of the last window
 }
 
 type header struct {
@@ -30,6 +33,8 @@ func (h *headerRow) code(c *rowCoder) {
 	c.u64(&h.Term)
 	c.u32(&h.Vhosts)
 	c.u64(&h.Sessions)
+	c.u64(&h.Generation)
+	c.u64(&h.Chunks)
 }
 
 // localRow is what this cluster alone knows.
@@ -105,7 +110,10 @@ type vhost struct {
 	lastExchange  *exchange
 	counted       []*Counters // by node, in no order
 	buried        [len(reasonNames)]uint64
-	arrived       uint64 // of the dead letters
+	arrived       uint64                  // of the dead letters
+	sessions      int                     // of any kind
+	byKey         map[sessionKey]*session // the named ones
+	namedOf       map[string]uint32       // named sessions per user
 }
 
 func (v *vhost) key(dst []byte) []byte { return keyOf(dst, tableVhost, uint64(v.Vhost)) }
@@ -204,6 +212,7 @@ type queueRow struct {
 	Firsts     []uint64 // of the lanes of priorities 1 and up
 	Used       int64    // stamp of the last use, of a queue that expires
 	Arguments  []byte
+	naming
 }
 
 type queue struct {
@@ -257,6 +266,7 @@ func (q *queueRow) code(c *rowCoder) {
 	c.u64s(&q.Firsts)
 	c.i64(&q.Used)
 	c.bytes(&q.Arguments)
+	q.naming.code(c)
 }
 
 type consumerRow struct {
@@ -276,6 +286,9 @@ type consumerRow struct {
 	UnwrittenBytes uint64
 	Turn           uint64 // its place in the queue's service ring, 0 if it has none
 	Arguments      []byte
+	Claim          bool   // of a lost connection: it waits for its client, and gets nothing
+	Owed           uint32 // of its deliveries those that are to be sent again; it gets nothing new before
+	Cursor         uint64 // tag of the last one that was sent again
 }
 
 type consumer struct {
@@ -284,6 +297,7 @@ type consumer struct {
 	queue          *queue
 	channel        *channel
 	next, previous *consumer // in the service ring
+	owing          bool      // on Machine.owing
 }
 
 func (s *consumer) key(dst []byte) []byte {
@@ -307,6 +321,9 @@ func (s *consumerRow) code(c *rowCoder) {
 	c.u64(&s.UnwrittenBytes)
 	c.u64(&s.Turn)
 	c.bytes(&s.Arguments)
+	c.boolean(&s.Claim)
+	c.u32(&s.Owed)
+	c.u64(&s.Cursor)
 }
 
 type sessionRow struct {
@@ -319,14 +336,19 @@ type sessionRow struct {
 	Key         string
 	Connection  string
 	Failed      bool // a command was refused with a hard code
+	terms            // of a named one
 }
 
 type session struct {
 	meta
 	sessionRow
 	vhost      *vhost
+	timer      timer
 	channels   []*channel // by number
 	exclusive  []*queue   // by id
+	generated  []*queue   // that it had the server name; in no order
+	windows    []*window  // by number
+	publishers []*publisher
 	lastUsed   *channel
 	lastEffect int // place of its newest effect in Effects.List
 	counted    *Counters
@@ -343,12 +365,15 @@ func (s *sessionRow) code(c *rowCoder) {
 	c.str(&s.Key)
 	c.str(&s.Connection)
 	c.boolean(&s.Failed)
+	if s.Key != "" {
+		s.terms.code(c)
+	}
 }
 
 type channelRow struct {
 	Session   uint64
 	Number    uint16
-	Failed    bool
+	Dead      bool // commands do nothing: it has failed, or is parked
 	Confirm   bool
 	Prefetch  uint32 // of new consumers
 	Limit     uint32 // of the whole channel, 0 for none
@@ -364,6 +389,7 @@ type channelRow struct {
 	Runs      []run     // when deliveries were made
 	Shortest  int64     // time-out of a delivery so far, 0 for the usual one
 	Checked   int64     // stamp until which no delivery is late
+	again               // of a named session's
 }
 
 type channel struct {
@@ -389,7 +415,7 @@ func (h *channel) key(dst []byte) []byte {
 func (h *channelRow) code(c *rowCoder) {
 	c.u64(&h.Session)
 	c.u16(&h.Number)
-	c.boolean(&h.Failed)
+	c.boolean(&h.Dead)
 	c.boolean(&h.Confirm)
 	c.u32(&h.Prefetch)
 	c.u32(&h.Limit)
@@ -400,7 +426,8 @@ func (h *channelRow) code(c *rowCoder) {
 	c.u64(&h.PartBytes)
 	c.parts(&h.Parts)
 	h.codeTx(c)
-	c.runs(&h.Runs)
+	h.again.code(c)
+	c.runs(&h.Runs, h.Resumed)
 	c.i64(&h.Shortest)
 	c.i64(&h.Checked)
 }

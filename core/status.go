@@ -61,7 +61,7 @@ func (m *Machine) applySessionStatus(x *entry.SessionStatus) {
 }
 
 func (s *session) status() *SessionStatus {
-	x := &SessionStatus{}
+	x := &SessionStatus{State: s.State, Expiry: s.Expiry, KeepInFlight: s.KeepInFlight, Released: int(s.Released)}
 	tags := 0
 	for _, h := range s.channels {
 		c := ChannelStatus{Number: h.Number, Highest: h.LastTag}
@@ -71,6 +71,9 @@ func (s *session) status() *SessionStatus {
 			tags++
 		}
 		x.Channels = append(x.Channels, c)
+	}
+	for _, p := range s.publishers {
+		x.Publishers = append(x.Publishers, PublisherStatus{Name: p.Name, Last: p.Highest})
 	}
 	return x
 }

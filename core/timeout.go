@@ -21,9 +21,11 @@ const runMillis = 1000
 type run struct {
 	Tag   uint64
 	Stamp int64
+	Epoch uint64 // of the attachment that they were last sent on; of a channel that was resumed
 }
 
-func (c *rowCoder) runs(v *[]run) {
+// runs codes runs, with their epochs or without.
+func (c *rowCoder) runs(v *[]run, epochs bool) {
 	n := uint64(len(*v))
 	if c.count(&n); !c.encoding {
 		*v = make([]run, n)
@@ -31,6 +33,9 @@ func (c *rowCoder) runs(v *[]run) {
 	for i := range *v {
 		c.u64(&(*v)[i].Tag)
 		c.i64(&(*v)[i].Stamp)
+		if epochs {
+			c.u64(&(*v)[i].Epoch)
+		}
 	}
 	if n == 0 {
 		*v = nil
@@ -58,7 +63,7 @@ func (h *channel) beginRun(tag uint64, stamp int64) {
 	for past+1 < len(h.Runs) && h.Runs[past+1].Tag <= oldest {
 		past++
 	}
-	h.Runs = append(h.Runs[:copy(h.Runs, h.Runs[past:])], run{Tag: tag, Stamp: stamp})
+	h.Runs = append(h.Runs[:copy(h.Runs, h.Runs[past:])], run{Tag: tag, Stamp: stamp, Epoch: h.session.Epoch})
 }
 
 // timeoutOf is how long a delivery may take; q and c may be nil.
@@ -82,25 +87,31 @@ func (h *channel) timing() *timer { return &h.timer }
 
 // deadline is when the oldest delivery may be late, if all had the shortest time-out; due looks closer.
 func (h *channel) deadline() int64 {
-	if h.Failed || len(h.Runs) == 0 || h.flight.Len() == 0 {
+	if h.Dead || len(h.Runs) == 0 || h.flight.Len() == 0 {
 		return 0
 	}
 	shortest := int64(consumerTimeout)
 	if h.Shortest != 0 {
 		shortest = min(shortest, h.Shortest)
 	}
-	return max(h.madeBy(h.flight.Next(1))+shortest, h.Checked)
+	made := h.madeBy(h.flight.Next(1))
+	if h.Resumed { // runs are not in order of time
+		for i := range h.Runs {
+			made = min(made, h.Runs[i].Stamp+runMillis)
+		}
+	}
+	return max(made+shortest, h.Checked)
 }
 
 // due refuses the channel where a delivery is late.
 func (h *channel) due(m *Machine) {
-	if h.gone || h.Failed || len(h.Runs) == 0 {
+	if h.gone || h.Dead || len(h.Runs) == 0 {
 		return
 	}
 	v := h.session.vhost
 	next, late := m.header.Stamp+consumerTimeout, int64(0)
 	h.flight.Each(func(tag uint64, r *ledger.Record) {
-		if r.Flags&flagNoAck != 0 || late != 0 {
+		if r.Flags&(flagNoAck|flagOwed) != 0 || late != 0 {
 			return
 		}
 		limit := timeoutOf(v.queueByID(r.Queue), v.consumerByNumber(r.Consumer))

@@ -208,11 +208,16 @@ func (m *Machine) TopicPermissions() []TopicPermissionInfo {
 
 // HeldBy counts a user's sessions and their channels in this group, those of one node left out.
 func (m *Machine) HeldBy(user string, exceptNode uint64) (sessions, channels int) {
-	for _, s := range m.sessions {
-		if s.User == user && s.Node != exceptNode {
-			sessions++
-			channels += len(s.channels)
+	m.eachSession(func(s *session) {
+		if s.User != user || s.Node == exceptNode {
+			return
 		}
-	}
+		sessions++
+		for _, h := range s.channels {
+			if !h.Parked {
+				channels++
+			}
+		}
+	})
 	return sessions, channels
 }

@@ -90,9 +90,25 @@ func (l *line) control() entry.Command {
 	case "policy-delete":
 		return &entry.PolicyDelete{Vhost: "/", Name: l.values["name"], Operator: l.flag("operator")}
 	case "attach":
-		return &entry.Attach{Request: l.number("request"), Vhost: l.values["vhost"], User: "guest", Connection: l.values["connection"], VhostID: l.values["vhost-id"]}
+		return l.attach()
+	case "session-close":
+		return &entry.SessionClose{Session: l.number("session"), Text: l.values["text"]}
 	}
 	return nil
+}
+
+func (l *line) attach() entry.Command {
+	expect := map[string]entry.Expect{"resume": entry.ExpectResume, "new": entry.ExpectNew}
+	x := &entry.Attach{Request: l.number("request"), Vhost: l.values["vhost"], User: l.values["user"], Connection: l.values["connection"],
+		Key: l.values["key"], Process: l.values["process"], Expiry: uint32(l.number("expiry")), Expect: expect[l.values["expect"]],
+		VhostID: l.values["vhost-id"], KeepInFlight: l.flag("keep"), KeepOnClose: l.flag("keep-on-close"), SessionsMax: uint32(l.number("most")), Address: l.values["address"]}
+	if x.User == "" {
+		x.User = "guest"
+	}
+	if x.Vhost == "" {
+		x.Vhost = "/"
+	}
+	return x
 }
 
 func (l *line) channelCommand(ref entry.Ref) entry.Command {
@@ -101,6 +117,10 @@ func (l *line) channelCommand(ref entry.Ref) entry.Command {
 		return &entry.Detach{Ref: ref}
 	case "end":
 		return &entry.End{Ref: ref}
+	case "answered":
+		return &entry.Answered{Ref: ref}
+	case "status":
+		return &entry.SessionStatus{Ref: ref}
 	case "open":
 		return &entry.ChannelOpen{Ref: ref}
 	case "close":
@@ -162,7 +182,7 @@ func (l *line) delivery(ref entry.Ref) entry.Command {
 		return &entry.Get{Ref: ref, Queue: l.values["queue"], NoAck: l.flag("no-ack")}
 	case "publish":
 		return &entry.Publish{Ref: ref, Mandatory: l.flag("mandatory"), Fragmented: l.flag("fragmented"),
-			Record: l.record()}
+			DedupID: []byte(l.values["id"]), Publisher: []byte(l.values["publisher"]), Sequence: l.number("sequence"), Record: l.record()}
 	case "fragment":
 		return &entry.Fragment{Ref: ref, Piece: []byte(l.values["piece"])}
 	case "recover":

@@ -168,9 +168,14 @@ func Format(e *core.Effect) string {
 		}
 		return fmt.Sprintf("%s %s refused %s: %s", where, kindNames[e.Command], codeNames[e.Code], e.Text)
 	case core.EffectAttached:
-		return fmt.Sprintf("%s attached to node %d, epoch %d, request %d", where, e.Node, e.Epoch, e.Request)
+		return fmt.Sprintf("%s attached to node %d, epoch %s, request %d%s", where, e.Node, epochText(e.Epoch), e.Request, attachedText(e))
 	case core.EffectDetached:
+		if e.Command != entry.KindNone {
+			where += fmt.Sprintf(" of node %d, epoch %s,", e.Node, epochText(e.Epoch))
+		}
 		return fmt.Sprintf("%s detached: %s", where, e.Text)
+	case core.EffectStatus:
+		return where + " status" + statusText(e.Status)
 	case core.EffectConfirmed:
 		return fmt.Sprintf("%s confirmed %d", where, e.Count)
 	case core.EffectNacked:
@@ -187,6 +192,38 @@ func Format(e *core.Effect) string {
 		return fmt.Sprintf("%s consumer %s cancelled", where, e.Name)
 	}
 	return fmt.Sprintf("%s effect %d", where, e.Kind)
+}
+
+func epochText(epoch uint64) string {
+	if generation, counter := core.EpochParts(epoch); generation != 0 {
+		return fmt.Sprintf("%d.%d", generation, counter)
+	}
+	return strconv.FormatUint(epoch, 10)
+}
+
+func attachedText(e *core.Effect) string {
+	text := ""
+	if e.State != core.StateNew {
+		text = fmt.Sprintf(", %s, in-flight %d", e.State, e.Messages)
+	}
+	if e.Count > 0 {
+		text += fmt.Sprintf(", released %d", e.Count)
+	}
+	if e.Name != "" {
+		text += ", address " + e.Name
+	}
+	return text
+}
+
+func statusText(x *core.SessionStatus) string {
+	text := fmt.Sprintf(" %s expiry=%d in-flight=%d released=%d", x.State, x.Expiry, x.InFlight, x.Released)
+	for _, h := range x.Channels {
+		text += fmt.Sprintf(", channel %d highest %d in flight %v", h.Number, h.Highest, h.InFlight)
+	}
+	for _, p := range x.Publishers {
+		text += fmt.Sprintf(", publisher %s last %d", p.Name, p.Last)
+	}
+	return text
 }
 
 func counts(e *core.Effect) string {
@@ -261,7 +298,11 @@ func (d *Driver) state() string {
 			fmt.Fprintf(&out, "consumer %s of %s on s%d.%d in-flight=%d%s\n", c.Tag, c.Queue, c.Session, c.Channel, c.InFlight, waits)
 		}
 		for _, s := range d.Machine.Sessions(v.Name) {
-			fmt.Fprintf(&out, "session s%d on node %d channels=%d in-flight=%d\n", s.ID, s.Node, s.Channels, s.InFlight)
+			where := fmt.Sprintf("on node %d", s.Node)
+			if !s.Attached {
+				where = fmt.Sprintf("detached until %d", s.ExpiresAt)
+			}
+			fmt.Fprintf(&out, "session s%d %s channels=%d in-flight=%d\n", s.ID, where, s.Channels, s.InFlight)
 		}
 	}
 	return out.String()

@@ -32,6 +32,9 @@ func (x *Publish) head(c *coder) {
 	}
 }
 
+// Marked says whether the publish tells how to recognise it.
+func (x *Publish) Marked() bool { return len(x.DedupID) > 0 || len(x.Publisher) > 0 || x.Sequence > 0 }
+
 func (x *Publish) flags() (flags uint8) {
 	if x.Mandatory {
 		flags |= publishMandatory

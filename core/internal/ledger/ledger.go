@@ -147,6 +147,13 @@ func (l *Ledger) Mark(tag uint64, set, clear uint32) {
 	c.dirty = true
 }
 
+// Assign gives a delivery that is in flight to another consumer.
+func (l *Ledger) Assign(tag uint64, consumer uint32) {
+	c := l.chunks[l.find(tag)]
+	c.records[tag-c.base].Consumer = consumer
+	c.dirty = true
+}
+
 // Take removes a delivery. It answers false if the tag is not in flight.
 func (l *Ledger) Take(p *Pool, tag uint64) (Record, bool) {
 	at := l.find(tag)

@@ -1,0 +1,487 @@
+package core_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/coretest"
+	"github.com/understudy-mq/understudy/core/entry"
+)
+
+var (
+	sessionOperations = flag.Int("session-operations", 20_000, "operations of the random test of sessions")
+	sessionSeed       = flag.Uint64("session-seed", 0, "seed of the random test of sessions, 0 for a new one")
+)
+
+// operationsPerWalk is how long a machine lives in the random test.
+const operationsPerWalk = 200
+
+// TestSessionsAgainstTheModel drives the machine and the world with the same random commands.
+func TestSessionsAgainstTheModel(t *testing.T) {
+	seed := *sessionSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	for done := 0; done < *sessionOperations; done += operationsPerWalk {
+		newRamble(t, seed).run(min(operationsPerWalk, *sessionOperations-done))
+		seed++
+	}
+}
+
+// ramble is one random run.
+type ramble struct {
+	*testing.T
+	seed  uint64
+	r     *rand.Rand
+	d     *coretest.Driver
+	w     *world
+	log   []string
+	names int
+}
+
+func newRamble(t *testing.T, seed uint64) *ramble {
+	x := &ramble{T: t, seed: seed, r: rand.New(rand.NewPCG(seed, 1))}
+	x.d = coretest.New(x)
+	x.w = newWorld(x)
+	return x
+}
+
+// Fatalf tells what was done, and how to do it again.
+func (x *ramble) Fatalf(format string, args ...any) {
+	x.Helper()
+	x.T.Fatalf("%s\n%s\nagain: go test ./core -run TestSessionsAgainstTheModel -session-seed=%d -session-operations=%d",
+		strings.Join(x.log[max(0, len(x.log)-60):], "\n"), fmt.Sprintf(format, args...), x.seed, operationsPerWalk)
+}
+
+// Fatal is Fatalf for coretest.
+func (x *ramble) Fatal(args ...any) { x.Helper(); x.Fatalf("%s", fmt.Sprint(args...)) }
+
+func (x *ramble) run(operations int) {
+	x.d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.NodeUp{Node: 2, Nonce: 7}, &entry.VhostCreate{ID: "v1", Name: "/"})
+	x.w.now = x.d.Stamp
+	x.attach(entry.Attach{})
+	s := x.w.sessions[1]
+	h := x.open(s, 1)
+	for _, q := range []struct {
+		wQueue
+		arguments []byte
+	}{
+		{wQueue{name: deadQueue, limit: -1}, nil},
+		{wQueue{name: "a", limit: -1}, nil},
+		{wQueue{name: "limited", limit: 2}, table("x-delivery-limit", int32(2), "x-dead-letter-exchange", "", "x-dead-letter-routing-key", deadQueue)},
+		{wQueue{name: "short", limit: -1, ttl: 300}, table("x-message-ttl", int32(300), "x-dead-letter-exchange", "", "x-dead-letter-routing-key", deadQueue)},
+		{wQueue{name: "single", limit: -1, single: true}, table("x-single-active-consumer", true)},
+	} {
+		x.w.queues[q.name] = &q.wQueue
+		x.do(h, &entry.QueueDeclare{Ref: h.ref(), Name: q.name, Arguments: q.arguments})
+	}
+	for range operations {
+		x.step()
+	}
+}
+
+func (h *wChannel) ref() entry.Ref {
+	return entry.Ref{Session: h.session.id, Epoch: h.session.epoch, Channel: h.number}
+}
+
+func (x *ramble) note(format string, args ...any) {
+	x.log = append(x.log, fmt.Sprintf("%d: ", x.d.Stamp)+fmt.Sprintf(format, args...))
+}
+
+// judge has the world look at the effects of a command, and at those of the ticks that are due then.
+func (x *ramble) judge(effects []core.Effect) {
+	for i := range effects {
+		x.log = append(x.log, "    "+coretest.Format(&effects[i]))
+	}
+	x.w.check(effects)
+	for due := x.d.Machine.NextDeadline(); due != 0 && due <= x.d.Stamp; due = x.d.Machine.NextDeadline() {
+		x.w.pass(x.d.Stamp)
+		x.w.check(x.d.Control(&entry.Tick{}))
+	}
+	x.w.compare(x.d.Machine)
+}
+
+func (x *ramble) do(h *wChannel, cmds ...entry.Command) {
+	for _, c := range cmds {
+		x.note("%T %+v", c, c)
+	}
+	x.judge(x.d.Batch(h.session.node, cmds...))
+}
+
+func (x *ramble) one(n int) int { return x.r.IntN(n) }
+
+func (x *ramble) coin(n int) bool { return x.r.IntN(n) == 0 }
+
+func pick[T any](x *ramble, list ...T) T { return list[x.r.IntN(len(list))] }
+
+func (x *ramble) step() {
+	type step struct {
+		weight int
+		do     func()
+	}
+	steps := []step{{3, x.someAttach}, {2, x.detach}, {1, x.end}, {1, x.nodeDown}, {1, x.leaderUp}, {1, x.closeSession},
+		{2, x.answer}, {4, x.wait}, {1, x.restart}, {1, x.stale},
+		{3, x.onChannel(x.openAnother)}, {1, x.onChannel(x.closeChannel)}, {2, x.onChannel(x.qos)}, {6, x.onChannel(x.consume)},
+		{1, x.onChannel(x.cancel)}, {3, x.onChannel(x.get)}, {14, x.onChannel(x.publish)}, {10, x.onChannel(x.settle)},
+		{1, x.onChannel(x.recover)}, {3, x.onChannel(x.written)}, {1, x.onChannel(x.modes)}, {2, x.onChannel(x.transact)},
+		{2, x.onChannel(x.declare)}, {1, x.onChannel(x.remove)}}
+	all := 0
+	for _, s := range steps {
+		all += s.weight
+	}
+	n := x.one(all)
+	for _, s := range steps {
+		if n -= s.weight; n < 0 {
+			s.do()
+			return
+		}
+	}
+}
+
+func (x *ramble) session() *wSession {
+	list := x.w.byID()
+	if len(list) == 0 {
+		return nil
+	}
+	return pick(x, list...)
+}
+
+// onChannel does something on an open channel; where a session has none it opens one first.
+func (x *ramble) onChannel(do func(*wChannel)) func() {
+	return func() {
+		s := x.session()
+		if s == nil || s.node == 0 {
+			x.someAttach()
+			return
+		}
+		if s.failed {
+			x.lose(s)
+			return
+		}
+		var open []*wChannel
+		for _, n := range s.numbers() {
+			if s.channels[n].open {
+				open = append(open, s.channels[n])
+			}
+		}
+		if len(open) == 0 {
+			x.open(s, uint16(1+x.one(3)))
+			return
+		}
+		do(pick(x, open...))
+	}
+}
+
+func (x *ramble) open(s *wSession, n uint16) *wChannel {
+	h := x.w.open(s, n)
+	x.do(h, &entry.ChannelOpen{Ref: h.ref()})
+	return h
+}
+
+func (x *ramble) openAnother(h *wChannel) {
+	if n := uint16(1 + x.one(3)); h.session.channels[n] == nil || !h.session.channels[n].open {
+		x.open(h.session, n)
+	}
+}
+
+func (x *ramble) closeChannel(h *wChannel) {
+	x.w.closeChannel(h)
+	x.do(h, &entry.ChannelClose{Ref: h.ref(), Reply: true})
+}
+
+func (x *ramble) attach(a entry.Attach) {
+	a.Vhost, a.User = "/", "u"
+	node := uint64(1 + x.one(2))
+	x.w.attach(node, &a)
+	x.note("on %d %+v", node, a)
+	x.judge(x.d.Batch(node, &a))
+}
+
+func (x *ramble) someAttach() {
+	if len(x.w.sessions) > 5 && x.coin(2) {
+		x.attach(entry.Attach{Key: pick(x, "k", "l")})
+		return
+	}
+	x.attach(entry.Attach{Key: pick(x, "", "k", "k", "k", "l", "m"), Process: pick(x, "", "", "A", "A", "B"),
+		Expiry: pick(x, uint32(60), 60, 60, 0, 5), Expect: pick(x, entry.ExpectAny, entry.ExpectAny, entry.ExpectAny, entry.ExpectResume, entry.ExpectNew),
+		KeepInFlight: x.coin(3), KeepOnClose: x.coin(3)})
+}
+
+func (x *ramble) detach() {
+	if s := x.session(); s != nil && s.node != 0 {
+		x.lose(s)
+	}
+}
+
+// lose is the loss of a session's connection.
+func (x *ramble) lose(s *wSession) {
+	ref, node := entry.Ref{Session: s.id, Epoch: s.epoch}, s.node
+	x.w.detach(s)
+	x.note("s%d detach", s.id)
+	x.judge(x.d.Batch(node, &entry.Detach{Ref: ref}))
+}
+
+func (x *ramble) end() {
+	if s := x.session(); s != nil && s.node != 0 {
+		ref, node := entry.Ref{Session: s.id, Epoch: s.epoch}, s.node
+		if s.keepOnClose {
+			x.w.detach(s)
+		} else {
+			x.w.end(s, entry.Released)
+		}
+		x.note("s%d end", s.id)
+		x.judge(x.d.Batch(node, &entry.End{Ref: ref}))
+	}
+}
+
+func (x *ramble) closeSession() {
+	if s := x.session(); s != nil {
+		if s.node != 0 {
+			x.w.say("s%d detached from %d.%d", s.id, s.node, s.epoch)
+		}
+		x.w.end(s, entry.Released)
+		x.note("s%d closed", s.id)
+		x.judge(x.d.Control(&entry.SessionClose{Session: s.id}))
+	}
+}
+
+func (x *ramble) nodeDown() {
+	node := uint64(1 + x.one(2))
+	for _, s := range x.w.byID() {
+		if s.node == node {
+			x.w.say("s%d detached from %d.%d", s.id, s.node, s.epoch)
+			x.w.detach(s)
+		}
+	}
+	incarnation, _, _ := x.d.Machine.Incarnation(node)
+	x.note("node %d down", node)
+	x.judge(x.d.Control(&entry.NodeDown{Node: node, Incarnation: incarnation}))
+	x.judge(x.d.Control(&entry.NodeUp{Node: node, Nonce: x.r.Uint64() | 1}))
+}
+
+func (x *ramble) leaderUp() {
+	for _, s := range x.w.byID() {
+		switch {
+		case s.key == "":
+		case s.node == 0:
+			s.left = x.w.now
+		case s.adopt != 0:
+			s.adopt = x.w.now + 30_000
+		}
+	}
+	x.note("leader up")
+	x.judge(x.d.Control(&entry.LeaderUp{Node: 1, Term: x.r.Uint64()}))
+}
+
+// answer reports that the connection of an earlier attachment was alive, whether it was or not.
+func (x *ramble) answer() {
+	s := x.session()
+	if s == nil || s.epoch < 2 {
+		return
+	}
+	epoch := s.epoch - 1 - uint64(x.one(min(3, int(s.epoch-1))))
+	x.w.answered(s, epoch)
+	x.note("s%d answered %d", s.id, epoch)
+	x.judge(x.d.Batch(1, &entry.Answered{Ref: entry.Ref{Session: s.id, Epoch: epoch}}))
+}
+
+func (x *ramble) wait() {
+	for end := x.d.Stamp + pick(x, int64(20), 100, 300, 3000, 3000, 31_000, 61_000, 700_000); ; {
+		due := x.d.Machine.NextDeadline()
+		if due == 0 || due > end {
+			x.d.Stamp, x.w.now = end, end
+			return
+		}
+		x.d.Stamp = max(x.d.Stamp, due)
+		x.w.pass(x.d.Stamp)
+		x.note("tick")
+		x.judge(x.d.Control(&entry.Tick{}))
+	}
+}
+
+func (x *ramble) restart() {
+	if x.coin(5) {
+		x.note("restart")
+		x.d.Restart()
+		return
+	}
+	x.d.Checkpoint()
+}
+
+// stale sends a command of an attachment that is over.
+func (x *ramble) stale() {
+	s := x.session()
+	if s == nil || s.epoch < 2 {
+		return
+	}
+	x.note("s%d stale", s.id)
+	x.judge(x.d.Batch(1, &entry.Publish{Ref: entry.Ref{Session: s.id, Epoch: s.epoch - 1, Channel: 1}, Record: coretest.Record("", "a", nil, "stale")}))
+}
+
+func (x *ramble) queue() string { return pick(x, slices.Sorted(maps.Keys(x.w.queues))...) }
+
+// feedingQueue is one that clients read from.
+func (x *ramble) feedingQueue() string {
+	for {
+		if name := x.queue(); name != deadQueue {
+			return name
+		}
+	}
+}
+
+func (x *ramble) qos(h *wChannel) {
+	n, global := pick(x, 0, 1, 2, 5), x.coin(4)
+	if global {
+		h.limit = n
+	} else {
+		h.prefetch = n
+	}
+	x.do(h, &entry.Qos{Ref: h.ref(), Prefetch: uint32(n), Global: global})
+}
+
+func (x *ramble) consume(h *wChannel) {
+	queue, tag, noAck := x.feedingQueue(), pick(x, "t", "u", "v", fmt.Sprint("new", x.one(1000))), x.coin(6)
+	ref := h.ref()
+	x.w.consume(h, queue, tag, noAck)
+	x.do(h, &entry.Consume{Ref: ref, Queue: queue, Tag: tag, NoAck: noAck})
+}
+
+func (x *ramble) cancel(h *wChannel) {
+	tag := pick(x, "t", "u", "v")
+	x.w.cancel(h, tag)
+	x.do(h, &entry.Cancel{Ref: h.ref(), Tag: tag})
+}
+
+func (x *ramble) get(h *wChannel) {
+	x.w.asked, x.w.askedNoAck = x.feedingQueue(), x.coin(6)
+	if x.w.usable(h, x.w.asked) != nil {
+		x.w.owe(h).got++
+	}
+	x.do(h, &entry.Get{Ref: h.ref(), Queue: x.w.asked, NoAck: x.w.askedNoAck})
+}
+
+func (x *ramble) publish(h *wChannel) {
+	queue, p := x.feedingQueue(), wPublish{}
+	if x.coin(30) {
+		queue = "nowhere"
+	}
+	switch x.one(4) {
+	case 0:
+		p.id = fmt.Sprint("id", x.one(30))
+	case 1:
+		p.name, p.sequence = pick(x, "p", "r"), uint64(1+x.one(20))
+		if x.coin(6) {
+			p.sequence = x.w.near(h.session, p.name, x.r)
+		}
+	}
+	x.w.publish(h, queue, p)
+	x.do(h, &entry.Publish{Ref: h.ref(), DedupID: []byte(p.id), Publisher: []byte(p.name), Sequence: p.sequence,
+		Record: coretest.Record("", queue, nil, "x")})
+}
+
+// near is a sequence about the edge of a publisher's window, or far ahead.
+func (w *world) near(s *wSession, name string, r *rand.Rand) uint64 {
+	highest := s.highest[name]
+	if highest > 5000 && r.IntN(2) == 0 {
+		return highest - 4096 + uint64(r.IntN(3))
+	}
+	return highest + 1 + uint64(r.IntN(5000))
+}
+
+func (x *ramble) settle(h *wChannel) {
+	s := &entry.Settle{Ref: h.ref(), Outcome: entry.Outcome(x.one(4)), Multiple: x.coin(2)}
+	if len(h.flight) == 0 && !x.coin(10) {
+		return
+	}
+	s.Last = uint64(x.one(int(h.last + 2)))
+	if tags := h.tags(); len(tags) > 0 && !x.coin(8) {
+		s.Last = pick(x, tags...)
+	}
+	switch {
+	case !s.Multiple:
+		s.First = s.Last
+		if x.coin(4) && s.First > 1 {
+			s.First -= uint64(x.one(int(min(s.First, 3))))
+		}
+	case s.Last != 0 && h.flight[s.Last] == nil && h.sent[s.Last] != h.session.epoch && s.Last <= h.last:
+		return // what was sent with a delivery of long ago, the machine need not know
+	}
+	x.w.settleAll(h, s)
+	x.do(h, s)
+}
+
+func (x *ramble) recover(h *wChannel) {
+	requeue := x.coin(2)
+	if !requeue && !h.session.keep && !x.coin(5) {
+		return
+	}
+	x.w.recover(h, requeue)
+	x.do(h, &entry.Recover{Ref: h.ref(), Requeue: requeue})
+}
+
+func (x *ramble) written(h *wChannel) {
+	if len(h.order) == 0 {
+		return
+	}
+	tag := pick(x, h.order...)
+	x.w.written(h, tag)
+	x.do(h, &entry.Written{Ref: h.ref(), Tag: tag})
+}
+
+func (x *ramble) modes(h *wChannel) {
+	if x.coin(2) && !h.confirm {
+		h.tx = true
+		x.do(h, &entry.TxSelect{Ref: h.ref()})
+	} else if !h.tx {
+		h.confirm = true
+		x.do(h, &entry.ConfirmSelect{Ref: h.ref()})
+	}
+}
+
+func (x *ramble) transact(h *wChannel) {
+	if !h.tx {
+		return
+	}
+	if x.coin(3) {
+		h.rollback()
+		x.do(h, &entry.TxRollback{Ref: h.ref()})
+		return
+	}
+	x.w.commit(h)
+	x.do(h, &entry.TxCommit{Ref: h.ref()})
+}
+
+// declare declares an exclusive queue, mostly one that the server names.
+func (x *ramble) declare(h *wChannel) {
+	if len(x.w.queues) > 12 {
+		return
+	}
+	x.names++
+	fresh, autoDelete := fmt.Sprint("amq.gen-", x.names), x.coin(3)
+	name := x.w.generate(h, fresh, autoDelete)
+	cmd := &entry.QueueDeclare{Ref: h.ref(), Name: fresh, Exclusive: true, Generated: true, AutoDelete: autoDelete}
+	x.note("declare %+v, want %s", cmd, name)
+	effects := x.d.Batch(h.session.node, cmd)
+	if len(effects) == 0 || effects[0].Name != name {
+		x.Fatalf("got queue %+v, want %s", effects, name)
+	}
+	x.judge(effects)
+}
+
+func (x *ramble) remove(h *wChannel) {
+	name := x.queue()
+	if q := x.w.queues[name]; q.owner == nil {
+		return
+	}
+	if q := x.w.usable(h, name); q != nil {
+		x.w.deleteQueue(q)
+	}
+	x.do(h, &entry.QueueDelete{Ref: h.ref(), Name: name})
+}
