@@ -9,12 +9,12 @@ type Definitions struct {
 	RabbitMQVersion  string            `json:"rabbitmq_version,omitempty"`
 	ProductName      string            `json:"product_name,omitempty"`
 	ProductVersion   string            `json:"product_version,omitempty"`
-	Users            []DefinedUser     `json:"users,omitempty"`
-	Vhosts           []DefinedVhost    `json:"vhosts,omitempty"`
-	Permissions      []Permission      `json:"permissions,omitempty"`
-	TopicPermissions []TopicPermission `json:"topic_permissions,omitempty"`
+	Users            []DefinedUser     `json:"users,omitzero"`
+	Vhosts           []DefinedVhost    `json:"vhosts,omitzero"`
+	Permissions      []Permission      `json:"permissions,omitzero"`
+	TopicPermissions []TopicPermission `json:"topic_permissions,omitzero"`
 	Parameters       []Parameter       `json:"parameters"`
-	GlobalParameters []GlobalParameter `json:"global_parameters,omitempty"`
+	GlobalParameters []GlobalParameter `json:"global_parameters,omitzero"`
 	Policies         []DefinedPolicy   `json:"policies"`
 	Queues           []DefinedQueue    `json:"queues"`
 	Exchanges        []DefinedExchange `json:"exchanges"`
@@ -24,7 +24,7 @@ type Definitions struct {
 // DefinedUser is a user.
 type DefinedUser struct {
 	NewUser
-	Limits map[string]int `json:"limits,omitempty"` // max-connections, max-channels
+	Limits map[string]int `json:"limits"` // max-connections, max-channels
 }
 
 // DefinedVhost is a vhost.
