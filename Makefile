@@ -59,7 +59,7 @@ fuzz: ## every fuzz target for T (default 30s) each
 
 # Client families under interop/ that `make test` runs too, and those that need more of a machine.
 QUICK := amqp091go pika amqplib
-MORE := java
+MORE := java aiopika kombu
 
 .PHONY: interop
 interop: ## real clients against one node and against three; CLIENT=name for one of them
@@ -84,6 +84,8 @@ FOR ?= $(QUICK)
 NEEDS_all := strace:strace
 NEEDS_pika := python3:python3 ensurepip:python3-venv
 NEEDS_amqplib := node:nodejs npm:npm
+NEEDS_aiopika := $(NEEDS_pika)
+NEEDS_kombu := $(NEEDS_pika)
 NEEDS_java := javac:default-jdk-headless mvn:maven
 
 .PHONY: clients

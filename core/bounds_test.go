@@ -35,7 +35,7 @@ func TestWhatOneClientMayMakeIsBounded(t *testing.T) {
 			CodePreconditionFailed, "invalid message: 3 routing keys in headers 'CC' and 'BCC', at most 2 are taken"},
 	} {
 		m := New(1)
-		m.bounds = bounds{queues: 2, bindings: 2, consumers: 2, copies: 2}
+		m.bounds = bounds{queues: 2, bindings: 2, consumers: 2, copies: 2, clears: 2}
 		index, seq := uint64(0), uint64(0)
 		apply := func(cmds ...entry.Command) (fx Effects) {
 			var b []byte

@@ -233,21 +233,24 @@ func (m *Machine) loadReady(c *rowCoder) {
 	if v == nil {
 		return
 	}
-	q := v.queue[uint32(owner[1])]
-	if q == nil || len(refs) == 0 {
-		c.fail("queue of a chunk is missing, or the chunk is empty")
-		return
-	}
 	lane := owner[2] >> 32
-	if lane > uint64(len(q.ready.more)) {
-		c.fail("lane of a chunk is beyond its queue's priorities")
-		return
-	}
 	for i := range refs {
 		if priorityOf(&refs[i]) != int(lane) {
 			c.fail("message in a lane of another priority")
 			return
 		}
+	}
+	q, aside := v.queue[uint32(owner[1])], v.remainsIn(uint32(owner[1]), uint32(lane), uint32(owner[2]))
+	switch {
+	case q == nil && aside == nil || len(refs) == 0:
+		c.fail("queue of a chunk is missing, or the chunk is empty")
+		return
+	case aside != nil:
+		aside.list.Load(&m.queuePool, uint32(owner[2]), refs)
+		return
+	case lane > uint64(len(q.ready.more)):
+		c.fail("lane of a chunk is beyond its queue's priorities")
+		return
 	}
 	q.ready.lane(int(lane)).Load(&m.queuePool, uint32(owner[2]), refs)
 }
@@ -317,6 +320,9 @@ func (m *Machine) loadFlight(c *rowCoder) {
 // Loaded ends loading: what is derived from rows is made anew. Errors: ErrRow.
 func (m *Machine) Loaded() error {
 	for _, v := range m.vhosts {
+		if err := m.linkRemains(v); err != nil {
+			return err
+		}
 		for _, x := range v.exchanges {
 			v.configureExchange(x)
 		}

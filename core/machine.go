@@ -28,6 +28,7 @@ type Machine struct {
 	tagPool   ledger.Pool
 	live      liveness
 	timers    timers
+	draining  []*vhost // deleted, or with remains; by number
 	access    access
 	registry  vhosts
 	counts    SessionCounts
@@ -51,6 +52,7 @@ type Machine struct {
 	owing     []*consumer // that are owed deliveries and have credit, at the end of the command
 	doomed    []*exchange
 	dueLeft   int    // how much that is due may still be carried out
+	clearLeft int    // how much may still be let go of
 	fresh     uint64 // messages behind this number came with the command at hand
 	cascade   int    // dead letters of those
 
@@ -134,7 +136,7 @@ func (m *Machine) failed(index uint64, err error) error {
 
 // run applies the batches of an entry.
 func (m *Machine) run(index uint64, data []byte, r entry.Reader, fx *Effects) (err error) {
-	m.index, m.data, m.fx, m.dueLeft = index, data, fx, dueMost
+	m.index, m.data, m.fx, m.dueLeft, m.clearLeft = index, data, fx, dueMost, m.bounds.clears
 	if r.Stamp > m.header.Stamp {
 		m.header.Stamp = r.Stamp
 		m.touch(&m.header)

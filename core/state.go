@@ -80,15 +80,17 @@ type vhostRow struct {
 	Deleted                   bool   // it goes in pieces
 	QueueType                 string // of queues that do not name theirs, "" for classic
 	MaxQueues, MaxConnections int64  // none for no limit
+	Remains                   []remainsRow
 }
 
 type vhost struct {
 	meta
 	vhostRow
-	held          []*held // in no order
-	delaying      int     // exchanges that delay
-	timer         timer
-	policies      []*policy // operator policies behind the others, each by name
+	held          []*held    // in no order
+	remains       []*remains // what is let go of in pieces, the oldest first
+	drained       []*remains // what was, but for the rows
+	delaying      int        // exchanges that delay
+	policies      []*policy  // operator policies behind the others, each by name
 	router        *route.Router
 	exchanges     []*exchange // in no order: nothing may depend on it
 	exchange      map[string]*exchange
@@ -129,6 +131,16 @@ func (v *vhostRow) code(c *rowCoder) {
 	c.str(&v.QueueType)
 	c.i64(&v.MaxQueues)
 	c.i64(&v.MaxConnections)
+	n := uint64(len(v.Remains))
+	if c.count(&n); !c.encoding {
+		v.Remains = make([]remainsRow, n)
+	}
+	for i := range v.Remains {
+		v.Remains[i].code(c)
+	}
+	if n == 0 {
+		v.Remains = nil
+	}
 }
 
 type exchangeRow struct {

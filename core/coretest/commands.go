@@ -101,7 +101,8 @@ func (l *line) attach() entry.Command {
 	expect := map[string]entry.Expect{"resume": entry.ExpectResume, "new": entry.ExpectNew}
 	x := &entry.Attach{Request: l.number("request"), Vhost: l.values["vhost"], User: l.values["user"], Connection: l.values["connection"],
 		Key: l.values["key"], Process: l.values["process"], Expiry: uint32(l.number("expiry")), Expect: expect[l.values["expect"]],
-		VhostID: l.values["vhost-id"], KeepInFlight: l.flag("keep"), KeepOnClose: l.flag("keep-on-close"), SessionsMax: uint32(l.number("most")), Address: l.values["address"]}
+		KeepInFlight: l.flag("keep"), KeepOnClose: l.flag("keep-on-close"), SessionsMax: uint32(l.number("most")), Address: l.values["address"],
+		VhostID: l.values["vhost-id"]}
 	if x.User == "" {
 		x.User = "guest"
 	}

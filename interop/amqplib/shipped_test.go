@@ -1,7 +1,6 @@
 package amqplib
 
 import (
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -26,7 +25,7 @@ const fewestTests = 330
 
 func TestShippedTestsOfAmqplibPass(t *testing.T) {
 	node := harness.Start(t, harness.Options{}).Node(1)
-	listenOnIPv6(t, node.AMQP)
+	programs.Forward(t, net.JoinHostPort("::1", port(t, node)), node.AMQP) // one of the tests goes there
 	modules := programs.NodeModules(t, "amqplib-tests-"+shippedVersion, "amqplib@"+shippedVersion, "claire@"+generatorVersion)
 	dir := copyPackage(t, modules, node)
 	files, err := filepath.Glob(filepath.Join(dir, "test", "*.test.js"))
@@ -54,13 +53,18 @@ func copyPackage(t *testing.T, modules string, node *harness.Node) string {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(modules, "node_modules", "amqplib"))); err != nil {
 		t.Fatal(err)
 	}
+	replace(t, filepath.Join(dir, "lib", "connect.js"), "5672", port(t, node))
+	replace(t, filepath.Join(dir, "test", "connect.test.js"), "'RabbitMQ'", "'Understudy'")
+	return dir
+}
+
+func port(t *testing.T, node *harness.Node) string {
+	t.Helper()
 	_, port, err := net.SplitHostPort(node.AMQP)
 	if err != nil {
 		t.Fatal(err)
 	}
-	replace(t, filepath.Join(dir, "lib", "connect.js"), "5672", port)
-	replace(t, filepath.Join(dir, "test", "connect.test.js"), "'RabbitMQ'", "'Understudy'")
-	return dir
+	return port
 }
 
 func replace(t *testing.T, path, from, to string) {
@@ -75,40 +79,6 @@ func replace(t *testing.T, path, from, to string) {
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), from, to)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// listenOnIPv6 forwards the port of ::1 to the node, which listens on 127.0.0.1: one of the tests goes there.
-func listenOnIPv6(t *testing.T, address string) {
-	t.Helper()
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", net.JoinHostPort("::1", port))
-	if err != nil {
-		t.Fatalf("the shipped test \"ipv6\" needs ::1: %v", err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go forward(near, address)
-		}
-	}()
-}
-
-func forward(near net.Conn, address string) {
-	defer func() { _ = near.Close() }()
-	far, err := net.Dial("tcp", address)
-	if err != nil {
-		return
-	}
-	defer func() { _ = far.Close() }()
-	go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
-	_, _ = io.Copy(near, far)
 }
 
 var verdict = regexp.MustCompile(`^\s*(not ok|ok) \d+ - (.*)$`)

@@ -5,8 +5,8 @@
 //	failover COUNT      publishes COUNT numbered messages with confirms and consumes them while a node dies; see Failover
 //	hello, work, logs, rpc, confirms     RabbitMQ's tutorials 1 to 7; see Tutorials
 //
-// A program finds the broker in AMQP_URL, and in AMQP_URLS (separated by commas) where it is told of several nodes. It
-// knows nothing else of the broker.
+// A program finds the broker in AMQP_URL; where there are several nodes, they are in AMQP_URLS (separated by commas), and
+// AMQP_BALANCED is a balancer before them. It knows nothing else of the broker.
 //
 // Guarantees: a program that prints anything but what it should, a traceback for instance, fails the test with the whole
 // of what it said. No program outlives its test. Install leaves either a complete folder or none that is used.

@@ -19,49 +19,54 @@ const (
 )
 
 // Failover runs program "failover" against three nodes and kills the one that it is attached to, for good, after 300
-// confirms. The program connects to one of AMQP_URLS; it declares the durable queue failover.q, publishes persistent messages
+// confirms. The program connects to one of AMQP_URLS, or to AMQP_BALANCED if its library knows one address only; it declares the durable queue failover.q, publishes persistent messages
 // 1 to COUNT there with confirms, few at a time, and consumes them with a prefetch of 20 or so, acking each. It loses
-// its connection, reconnects by the library's own means, publishes again what was not confirmed, and goes on until it
-// has received all. It prints
+// its connection, reconnects by the library's own means, publishes again what was not confirmed, and goes on. It prints
 //
 //	confirmed N          a confirm came
 //	published N again    N is published once more
 //	received N [again]   a delivery, with its redelivered flag
 //	reconnected          the broker was reached anew
-//	done                 at the end
+//	done                 all is confirmed and received; it goes on consuming what may come again, until it is killed
 //
 // The judgement is ledger.faults.
 func (c Client) Failover(t *testing.T) {
 	t.Helper()
 	cluster := harness.Start(t, harness.Options{Nodes: 3})
-	p := c.Start(t, Addresses(cluster), "failover", fmt.Sprint(failoverCount))
+	p := c.Start(t, Addresses(t, cluster), "failover", fmt.Sprint(failoverCount))
 	l := newLedger(failoverCount)
-	for done := false; !done; {
-		line, more := p.Line()
-		if !more {
-			t.Fatalf("failover ended after:\n%s", p.tail())
-		}
-		if done = line == "done"; done {
-			break
-		}
-		if err := l.note(line); err != nil {
-			t.Fatalf("%v\n%s\n%s", err, p.tail(), p.rest())
-		}
+	for line := p.mustLine(); line != "done"; line = p.mustLine() {
+		p.noted(l, line)
 		if !l.killed && len(l.confirmed) >= killAfter {
 			KillAttached(t, cluster)
 			l.killed = true
 		}
 	}
-	p.Ends()
+	awaitEmpty(t, cluster, failoverQueue)
+	for _, line := range p.saidMeanwhile() {
+		p.noted(l, line)
+	}
 	for _, fault := range l.faults() {
 		t.Error(fault)
 	}
-	awaitEmpty(t, cluster, failoverQueue)
+}
+
+// noted takes the line into the ledger, which ends the test if no program should print it.
+func (p *Program) noted(l *ledger, line string) {
+	p.t.Helper()
+	if err := l.note(line); err != nil {
+		p.t.Fatalf("%v\n%s\n%s", err, p.tail(), p.rest())
+	}
 }
 
 // Addresses are the variables by which a program learns where the nodes are.
-func Addresses(c *harness.Cluster) []string {
-	return []string{"AMQP_URL=" + c.Node(1).URL(), "AMQP_URLS=" + strings.Join(c.URLs(), ",")}
+func Addresses(t testing.TB, c *harness.Cluster) []string {
+	t.Helper()
+	return []string{
+		"AMQP_URL=" + c.Node(1).URL(),
+		"AMQP_URLS=" + strings.Join(c.URLs(), ","),
+		"AMQP_BALANCED=" + strings.Replace(c.Node(1).URL(), c.Node(1).AMQP, balance(t, c), 1),
+	}
 }
 
 // KillAttached kills the node with the most client connections and answers it.

@@ -82,15 +82,37 @@ func (p *Program) Line() (line string, more bool) {
 	panic("unreachable")
 }
 
+// mustLine is Line of a program that must not end yet.
+func (p *Program) mustLine() string {
+	p.t.Helper()
+	line, more := p.Line()
+	if !more {
+		p.t.Fatalf("%s ended after:\n%s", p.name, p.tail())
+	}
+	return line
+}
+
+// saidMeanwhile are the lines that nobody has waited for yet.
+func (p *Program) saidMeanwhile() []string {
+	var lines []string
+	for {
+		select {
+		case line, more := <-p.lines:
+			if !more {
+				return lines
+			}
+			lines = append(lines, line)
+		default:
+			return lines
+		}
+	}
+}
+
 // Says waits for the next lines, which must be these.
 func (p *Program) Says(lines ...string) {
 	p.t.Helper()
 	for _, want := range lines {
-		got, more := p.Line()
-		if !more {
-			p.t.Fatalf("%s ended after:\n%s\nwant %q", p.name, p.tail(), want)
-		}
-		if got != want {
+		if got := p.mustLine(); got != want {
 			p.t.Fatalf("%s says %q, want %q\n%s", p.name, got, want, p.rest())
 		}
 	}

@@ -142,6 +142,7 @@ func (n *Node) vhostRow(v core.RegisteredVhost, held core.VhostInfo, serves bool
 func (n *Node) reconcile(ctx context.Context) {
 	tick := time.NewTicker(reconcileInterval)
 	defer tick.Stop()
+	var seen map[string]bool
 	for {
 		select {
 		case <-ctx.Done():
@@ -149,30 +150,36 @@ func (n *Node) reconcile(ctx context.Context) {
 		case <-tick.C:
 		}
 		if n.formed.Load() && !n.standsBy() && n.raft.Group(systemGroup).Status().Leader == n.cfg.NodeID {
-			n.reconcileOnce()
+			seen = n.reconcileOnce(seen)
 		}
 	}
 }
 
-// reconcileOnce proposes what is left to do. The data groups are read first: what the system group knows is then no older.
-func (n *Node) reconcileOnce() {
+// reconcileOnce proposes what is left to do and was so at the last look too: somebody may be about it just now. It answers
+// what this look has seen. The data groups are read first: what the system group knows is then no older.
+func (n *Node) reconcileOnce(before map[string]bool) (seen map[string]bool) {
 	if _, behind := n.registered.missing([]uint64{systemGroup}); behind {
-		return
+		return nil
 	}
 	held := n.held()
 	var known []core.RegisteredVhost
 	n.states[systemGroup].View(func(m *core.Machine) { known = m.RegisteredVhosts() })
 	plan := vhosts.Plan(systemGroup, known, held)
 	commands := map[uint64][]byte{}
+	seen = make(map[string]bool, len(plan))
 	for _, step := range plan[:min(len(plan), stepsMost)] {
-		commands[step.Group] = entry.Append(commands[step.Group], step.Command)
+		b := entry.Append(nil, step.Command)
+		if seen[string(b)] = true; before[string(b)] {
+			commands[step.Group] = append(commands[step.Group], b...)
+		}
 	}
 	for group, b := range commands {
-		n.log.Info("vhosts are made or deleted where that was begun and not finished", "group", group, "steps", len(plan))
+		n.log.Info("vhosts are made or deleted where that was begun and not finished", "group", group)
 		if err := n.raft.Group(group).Control(b); err != nil {
 			n.log.Debug("proposal refused", "group", group, "error", err)
 		}
 	}
+	return seen
 }
 
 // descriptionBytesMax bounds what is said of a vhost.

@@ -9,7 +9,7 @@ const published = new Set();
 const confirmed = new Set();
 const received = new Set();
 
-// Works on a connection until everything has come or the connection is lost.
+// Works on a connection until it is lost.
 async function work(connection) {
   const lost = new Promise((resolve) => connection.on('close', resolve));
   connection.on('error', () => {});
@@ -17,18 +17,23 @@ async function work(connection) {
   channel.on('error', () => {});
   await channel.assertQueue('failover.q', { durable: true });
   await channel.prefetch(20);
-  let finish;
-  const finished = new Promise((resolve) => {
-    finish = resolve;
-  });
   await channel.consume('failover.q', (message) => {
     const n = Number(message.content);
     console.log(`received ${n}${message.fields.redelivered ? ' again' : ''}`);
     received.add(n);
     channel.ack(message);
-    if (received.size === count) finish();
+    tellWhenDone();
   });
-  await Promise.race([lost, Promise.all([publish(channel), finished]).then(() => channel.close()).then(() => connection.close())]);
+  await publish(channel);
+  await lost;
+}
+
+let told = false;
+
+function tellWhenDone() {
+  if (told || confirmed.size < count || received.size < count) return;
+  told = true;
+  console.log('done');
 }
 
 // Publishes what is not confirmed yet, ten at a time.
@@ -41,6 +46,7 @@ async function publish(channel) {
       if (error) return;
       confirmed.add(n);
       console.log(`confirmed ${n}`);
+      tellWhenDone();
     });
     if (n % 10 === 0) await channel.waitForConfirms();
   }
@@ -48,7 +54,7 @@ async function publish(channel) {
 }
 
 async function main() {
-  for (let tries = 0, connections = 0; received.size < count || confirmed.size < count; tries++) {
+  for (let tries = 0, connections = 0; ; tries++) {
     try {
       const connection = await amqp.connect(urls[tries % urls.length]);
       if (connections++ > 0) console.log('reconnected');
@@ -57,7 +63,6 @@ async function main() {
       await sleep(50);
     }
   }
-  console.log('done');
 }
 
 main();

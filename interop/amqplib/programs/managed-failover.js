@@ -35,8 +35,6 @@ async function main() {
     await Promise.all(Array.from({ length: Math.min(10, count - n + 1) }, (_, i) => publish(connection, wrapper, n + i)));
   }
   await finished;
-  await wrapper.close();
-  await connection.close();
   console.log('done');
 }
 

@@ -40,7 +40,6 @@ final class Failover implements RecoveryListener {
             while (!publish(channel, n, Math.min(count, n + BATCH - 1), published)) {}
         }
         all.await();
-        connection.close();
         System.out.println("done");
     }
 

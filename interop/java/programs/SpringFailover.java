@@ -43,19 +43,16 @@ final class SpringFailover {
         });
         new RabbitAdmin(factory).declareQueue(new Queue("failover.q"));
         var all = new CountDownLatch(count);
-        var container = listen(all);
+        listen(all);
         var template = new RabbitTemplate(factory);
         for (int first = 1; first <= count; first += BATCH) {
             publish(template, IntStream.range(first, Math.min(count + 1, first + BATCH)).boxed().toList());
         }
         all.await();
-        container.stop();
-        factory.destroy();
         System.out.println("done");
-        System.exit(0); // Spring's threads linger for a minute
     }
 
-    private SimpleMessageListenerContainer listen(CountDownLatch all) {
+    private void listen(CountDownLatch all) {
         Set<String> received = ConcurrentHashMap.newKeySet();
         var container = new SimpleMessageListenerContainer(factory);
         container.setQueueNames("failover.q");
@@ -70,7 +67,6 @@ final class SpringFailover {
         });
         container.afterPropertiesSet();
         container.start();
-        return container;
     }
 
     /** Publishes the numbers, and those again that are not confirmed, until all are. */

@@ -12,7 +12,7 @@ published, confirmed, received = set(), set(), set()
 
 
 def work(channel):
-    """Publishes what is not confirmed, and consumes what comes meanwhile, until everything has come."""
+    """Publishes what is not confirmed, and consumes what comes meanwhile and later."""
     channel.queue_declare("failover.q", durable=True)
     channel.confirm_delivery()
     channel.basic_qos(prefetch_count=20)
@@ -26,7 +26,11 @@ def work(channel):
         channel.basic_publish("", "failover.q", str(n).encode(), pika.BasicProperties(delivery_mode=2), mandatory=True)
         confirmed.add(n)
         print(f"confirmed {n}")
-    while len(received) < count:
+    told = False
+    while True:
+        if len(received) == count and not told:
+            print("done")
+            told = True
         channel.connection.process_data_events(time_limit=1)
 
 
@@ -37,14 +41,12 @@ def take(channel, method, properties, body):
 
 
 connections = 0
-while len(received) < count:
+while True:
     try:
         connection = pika.BlockingConnection(addresses)
         connections += 1
         if connections > 1:
             print("reconnected")
         work(connection.channel())
-        connection.close()
     except AMQPError:
         continue
-print("done")
