@@ -59,7 +59,7 @@ fuzz: ## every fuzz target for T (default 30s) each
 
 # Client families under interop/ that `make test` runs too, and those that need more of a machine.
 QUICK := amqp091go pika amqplib
-MORE := java aiopika kombu
+MORE := java aiopika kombu tools
 
 .PHONY: interop
 interop: ## real clients against one node and against three; CLIENT=name for one of them
@@ -87,6 +87,7 @@ NEEDS_amqplib := node:nodejs npm:npm
 NEEDS_aiopika := $(NEEDS_pika)
 NEEDS_kombu := $(NEEDS_pika)
 NEEDS_java := javac:default-jdk-headless mvn:maven
+NEEDS_tools := rabbitmqadmin:rabbitmq-server /usr/lib/rabbitmq:rabbitmq-server python3:python3
 
 .PHONY: clients
 clients:
