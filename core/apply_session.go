@@ -153,7 +153,7 @@ func (m *Machine) applyDetach(x *entry.Detach) {
 
 // detach is the one place where what outlives a connection parts from what does not.
 func (m *Machine) detach(s *session) {
-	if !s.named() || s.expires() <= m.header.Stamp && s.Expiry == 0 {
+	if !s.named() || s.Expiry == 0 && s.Contended <= m.header.Stamp {
 		m.end(s, entry.Modified)
 		return
 	}

@@ -16,6 +16,10 @@ var predeclared = [...]exchangeRow{
 	{Name: "amq.headers", Type: route.Headers},
 	{Name: "amq.match", Type: route.Headers},
 	{Name: "amq.rabbitmq.trace", Type: route.Topic, Internal: true},
+	// The broker's own, by which it tells clients of its nodes; the last two under the names that Qpid's clients know.
+	{Name: "amq.session", Type: route.Topic},
+	{Name: "amq.failover", Type: route.Fanout},
+	{Name: "amq.qpid", Type: route.Topic},
 }
 
 func (m *Machine) applyVhostCreate(x *entry.VhostCreate) {

@@ -113,6 +113,20 @@ type SessionCounts struct {
 // SessionCounts reports them. Every replica counts the same entries.
 func (m *Machine) SessionCounts() SessionCounts { return m.counts }
 
+// NamedSessions counts the named sessions that are attached, and those that are not.
+func (m *Machine) NamedSessions() (attached, detached int) {
+	m.eachSession(func(s *session) {
+		switch {
+		case !s.named():
+		case s.attached():
+			attached++
+		default:
+			detached++
+		}
+	})
+	return attached, detached
+}
+
 // ChannelInfo is an open channel, for listings.
 type ChannelInfo struct {
 	Session          SessionInfo

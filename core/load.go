@@ -55,6 +55,10 @@ func (m *Machine) loadRow(t table, c *rowCoder) {
 	case tableWindow:
 		w := &window{meta: meta{stored: true}}
 		w.code(c)
+		if len(w.Digests)%digestBytes != 0 || len(w.Digests) > chunkIDs*digestBytes {
+			c.fail("length of a window")
+			return
+		}
 		if w.session = m.ownerOf(c, w.Session); w.session != nil {
 			m.dedup.add(w)
 		}

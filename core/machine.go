@@ -255,6 +255,8 @@ func (m *Machine) apply(cmd entry.Command) {
 		m.applyAnswered(x)
 	case *entry.SessionStatus:
 		m.applySessionStatus(x)
+	case *entry.NodeAddress:
+		m.applyNodeAddress(x)
 	case *entry.SessionClose:
 		m.applySessionClose(x)
 	default:

@@ -38,7 +38,10 @@ func (h *headerRow) code(c *rowCoder) {
 }
 
 // localRow is what this cluster alone knows.
-type localRow struct{ ClusterID string }
+type localRow struct {
+	ClusterID string
+	Addresses []NodeAddress // by node
+}
 
 type local struct {
 	meta
@@ -46,7 +49,10 @@ type local struct {
 }
 
 func (*local) key(dst []byte) []byte { return keyOf(dst, tableLocal) }
-func (l *localRow) code(c *rowCoder) { c.str(&l.ClusterID) }
+func (l *localRow) code(c *rowCoder) {
+	c.str(&l.ClusterID)
+	c.addresses(&l.Addresses)
+}
 
 type nodeRow struct {
 	Node        uint64

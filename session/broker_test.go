@@ -134,7 +134,7 @@ func TestAbandonedAttachIsEnded(t *testing.T) {
 	<-done
 	b.Dispatch(1, &core.Effects{List: []Event{{Kind: core.EffectAttached, Session: 5, Epoch: 2, Node: 7, Request: 1}}})
 	<-f.arrived
-	if end, ok := f.last().(*entry.End); !ok || end.Session != 5 || end.Epoch != 2 {
+	if lost, ok := f.last().(*entry.Detach); !ok || lost.Session != 5 || lost.Epoch != 2 {
 		t.Fatalf("got %#v", f.last())
 	}
 }

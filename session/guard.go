@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 
 	"github.com/understudy-mq/understudy/core/entry"
@@ -109,8 +110,21 @@ func (s *Session) judgeBinding(to string, b *entry.Binding) string {
 	return s.access.MayTopic(auth.Read, b.Source, b.Key)
 }
 
+// Announces says whether an exchange is one by which the broker tells clients of sessions and nodes. Nobody else publishes
+// to it.
+func Announces[T ~string | ~[]byte](exchange T) bool {
+	switch string(exchange) {
+	case "amq.session", "amq.failover", "amq.qpid":
+		return true
+	}
+	return false
+}
+
 // judgePublish judges a publish, and where topic permissions narrow it the keys in CC and BCC too.
 func (s *Session) judgePublish(rec *message.Record) string {
+	if Announces(rec.Exchange) {
+		return fmt.Sprintf("exchange '%s' is the broker's own: nobody else publishes to it", rec.Exchange)
+	}
 	text, topics := s.access.MayPublish(rec.Exchange, rec.RoutingKey)
 	if text != "" || !topics || !bytes.Contains(rec.Properties, []byte("CC")) {
 		return text

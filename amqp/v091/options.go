@@ -23,6 +23,8 @@ type Session interface {
 	FlushLater() error
 	Written(channel uint16, tag uint64) error
 	Content(*session.Event) (record []byte, parts [][]byte, err error)
+	Grant() session.Grant
+	Answered()
 	End()
 	Detach()
 }
@@ -49,7 +51,11 @@ type Options struct {
 	Version     string
 	Platform    string
 	ClusterName func() string
-	Logger      *slog.Logger // discards
+	// Announce sends a message of the broker's own to a queue, soon; may be nil. It must not block.
+	Announce func(vhost, queue string, properties, body []byte)
+	// Hosts are the addresses, host:port, at which the cluster serves clients; may be nil.
+	Hosts  func() []string
+	Logger *slog.Logger // discards
 
 	random func() string // of generated names
 }
@@ -68,6 +74,12 @@ func (o *Options) EnsureDefaults() {
 	defaults(&o.Platform, "Go")
 	if o.ClusterName == nil {
 		o.ClusterName = func() string { return "understudy" }
+	}
+	if o.Announce == nil {
+		o.Announce = func(string, string, []byte, []byte) {}
+	}
+	if o.Hosts == nil {
+		o.Hosts = func() []string { return nil }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -327,6 +327,8 @@ func maker(k Kind) func() Command {
 		return linkMakers[k-KindLinkAttach]
 	case KindAnswered <= k && k < kindSessionsEnd:
 		return sessionMakers[k-KindAnswered]
+	case k == KindNodeAddress:
+		return func() Command { return new(NodeAddress) }
 	}
 	return nil
 }

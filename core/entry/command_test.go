@@ -38,7 +38,7 @@ func commands(t testing.TB) []Command {
 		}
 		all = append(all, cmd)
 	}
-	return all
+	return append(all, maker(KindNodeAddress)())
 }
 
 // leaf is one field of a command, those of embedded structs included.

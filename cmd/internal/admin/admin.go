@@ -69,6 +69,7 @@ type Options struct {
 	Link        Link
 	Messages    Messages
 	Definitions Definitions
+	Sessions    Sessions
 	Login       Login
 	Ready       func() error // nil: clients are served
 	Metrics     http.Handler
@@ -127,7 +128,7 @@ func (h *Handler) openRoutes() router {
 
 func (h *Handler) apiRoutes() router {
 	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes(),
-		h.messageRoutes(), h.clientRoutes(), h.healthRoutes(), h.minorRoutes(), h.definitionRoutes(), h.vhostRoutes())
+		h.messageRoutes(), h.clientRoutes(), h.sessionRoutes(), h.healthRoutes(), h.minorRoutes(), h.definitionRoutes(), h.vhostRoutes())
 }
 
 // stateRoutes show what there is, and change the cluster.

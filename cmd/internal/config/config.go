@@ -71,6 +71,10 @@ type Config struct {
 	MaxMessageBytes int64   `koanf:"max-message-bytes" yaml:"max-message-bytes"`
 	DrainSeconds    float64 `koanf:"drain-seconds" yaml:"drain-seconds"`
 
+	AMQPAdvertise      string `koanf:"amqp-advertise" yaml:"amqp-advertise"` // HOST:PORT; "" is the peer address's host and the AMQP port
+	SessionExpiryMax   int64  `koanf:"session-expiry-max" yaml:"session-expiry-max"`
+	SessionsPerUserMax int64  `koanf:"sessions-per-user-max" yaml:"sessions-per-user-max"`
+
 	LogLevel  string `koanf:"log-level" yaml:"log-level"`
 	LogFormat string `koanf:"log-format" yaml:"log-format"`
 }
@@ -93,8 +97,12 @@ func Default() Config {
 		DefaultPass:     "guest",
 		MaxMessageBytes: 16 << 20,
 		DrainSeconds:    10,
-		LogLevel:        "info",
-		LogFormat:       "text",
+
+		SessionExpiryMax:   86400,
+		SessionsPerUserMax: 1_000_000,
+
+		LogLevel:  "info",
+		LogFormat: "text",
 	}
 }
 
@@ -134,6 +142,9 @@ func Flags(f *pflag.FlagSet) {
 	f.String("load-definitions", d.LoadDefinitions, "file of RabbitMQ definitions (JSON) for the first start; its users take the place of --default-user")
 	f.Int64("max-message-bytes", d.MaxMessageBytes, "largest message body taken, in bytes (at most 134217728)")
 	f.Float64("drain-seconds", d.DrainSeconds, "how long a node that was told to stop may take to hand over")
+	f.String("amqp-advertise", d.AMQPAdvertise, "HOST:PORT that clients are told to find this node at (default the host of --peer and the port of --amqp)")
+	f.Int64("session-expiry-max", d.SessionExpiryMax, "longest that a session outlives its connection, in seconds")
+	f.Int64("sessions-per-user-max", d.SessionsPerUserMax, "named sessions that a user may have in a vhost, attached or not")
 	f.String("log-level", d.LogLevel, "debug, info, warn or error")
 	f.String("log-format", d.LogFormat, "text or json, on standard error")
 }

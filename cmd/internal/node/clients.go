@@ -37,6 +37,8 @@ func (n *Node) openClients() error {
 			MaxMessageBytes: uint64(n.cfg.MaxMessageBytes),
 			Version:         n.o.Version,
 			ClusterName:     n.ClusterID,
+			Hosts:           n.hosts,
+			Announce:        n.sayToQueue,
 		},
 		Logger: n.log,
 	})

@@ -61,7 +61,7 @@ func (n *Node) errand(ctx context.Context, user, vhost string) (*errand, error) 
 // trusted is errand for what an administrator may have done in any vhost.
 func (n *Node) trusted(ctx context.Context, user, vhost string) (*errand, error) {
 	t := &errand{wake: make(chan struct{}, 1)}
-	return n.begin(ctx, t, session.Attach{Vhost: vhost, User: user, Connection: errandName, Trusted: true})
+	return n.begin(ctx, t, session.Attach{Vhost: vhost, User: user, Connection: errandName, Own: true})
 }
 
 func (n *Node) begin(ctx context.Context, t *errand, a session.Attach) (*errand, error) {

@@ -184,7 +184,7 @@ func (n *Node) dispatch(group uint64, fx *core.Effects) {
 		n.accounts.applied(n.cfg.NodeID, fx)
 		return
 	}
-	n.broker.Dispatch(group, fx)
+	n.gate.Dispatch(group, fx)
 }
 
 // codec lets replication frame entries without knowing them.

@@ -24,6 +24,7 @@ import (
 	"github.com/understudy-mq/understudy/replication"
 	"github.com/understudy-mq/understudy/session"
 	"github.com/understudy-mq/understudy/session/auth"
+	"github.com/understudy-mq/understudy/session/gate"
 )
 
 // systemGroup is the group of what belongs to the whole cluster; data groups are 1 to N.
@@ -61,22 +62,24 @@ type Node struct {
 	clientTLS *tls.Config
 	accounts  *accounts
 	linkage   linkage
+	gate      *gate.Gate
 	audit     *audit.Log
 	logins    *auth.Authenticator
 	admin     *http.Server
 
-	rates      meter
-	importing  sync.Mutex             // held while definitions are imported
-	pending    atomic.Pointer[[]byte] // definitions that are to be loaded before clients are served
-	registered registrations
-	started    time.Time
-	clusterID  atomic.Pointer[string]
-	formed     atomic.Bool // the cluster has its id, the first vhost and the first user, or had them
-	draining   atomic.Bool
-	ready      chan struct{} // closed when clients were first served
-	readyOnce  sync.Once
-	stop       context.CancelFunc // ends the background work
-	background sync.WaitGroup
+	rates         meter
+	importing     sync.Mutex             // held while definitions are imported
+	pending       atomic.Pointer[[]byte] // definitions that are to be loaded before clients are served
+	registered    registrations
+	announcements chan toSay
+	started       time.Time
+	clusterID     atomic.Pointer[string]
+	formed        atomic.Bool // the cluster has its id, the first vhost and the first user, or had them
+	draining      atomic.Bool
+	ready         chan struct{} // closed when clients were first served
+	readyOnce     sync.Once
+	stop          context.CancelFunc // ends the background work
+	background    sync.WaitGroup
 }
 
 // handle is a group of replication's that is not there yet when its users are made.
@@ -155,8 +158,9 @@ func newNode(o Options, folder *Folder) *Node {
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
 		started: time.Now(), rates: meter{readings: map[string]*reading{}}, registered: registrations{in: map[uint64]bool{}},
-		accounts: people,
-		logins:   auth.New(auth.Options{Users: people.registry}),
+		announcements: make(chan toSay, announcementsMax),
+		accounts:      people,
+		logins:        auth.New(auth.Options{Users: people.registry}),
 	}
 }
 
@@ -194,7 +198,10 @@ func (n *Node) start(ctx context.Context) error {
 		return errors.Join(err, n.raft.Stop(ctx))
 	}
 	n.background.Go(func() { n.accounts.watch(work) })
+	n.background.Go(func() { n.watchGate(work) })
 	n.background.Go(func() { n.form(work) })
+	n.background.Go(func() { n.announce(work) })
+	n.background.Go(func() { n.speak(work) })
 	n.background.Go(func() { n.reconcile(work) })
 	return nil
 }
@@ -248,8 +255,10 @@ func (n *Node) openStore() error {
 	}
 	n.broker = session.New(session.Options{
 		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry, Denied: n.denied,
-		Elsewhere: n.heldElsewhere,
+		Elsewhere: n.heldElsewhere, Policy: n.sessionPolicy,
+		ExpiryMax: uint32(n.cfg.SessionExpiryMax), SessionsMax: uint32(n.cfg.SessionsPerUserMax),
 	})
+	n.openGate()
 	a := n.accounts
 	a.state, a.submit, a.changed = n.states[systemGroup].View, n.handle[systemGroup].Submit, n.broker.Reauthorize
 	return nil
@@ -309,6 +318,7 @@ func (n *Node) peerTLS() (*tls.Config, error) {
 // observer follows the groups' fortunes.
 func (n *Node) observer() replication.Observer {
 	return replication.Observer{
+		Covered: func(name string, group, index uint64) { n.gate.Covered(name, group, index) },
 		Registered: func(group, incarnation uint64) {
 			n.broker.Registered(group, incarnation)
 			n.registered.set(group, true)

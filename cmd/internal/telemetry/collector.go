@@ -19,6 +19,7 @@ type row struct {
 type reading struct {
 	messages Messages
 	totals   Totals
+	sessions Sessions
 	log      Log
 }
 
@@ -60,7 +61,7 @@ func newCollector(id Identity, s Sources) *collector {
 		[]string{"rabbitmq_version", "product_name", "product_version"}, nil)
 	c.sizes = prometheus.NewDesc("rabbitmq_message_size_bytes", "Size of the bodies published.", nil, protocol)
 	c.ready = prometheus.NewDesc("understudy_ready", "1 if clients are served.", nil, nil)
-	c.rows = slices.Concat(totalRows(), messageRows(), logRows())
+	c.rows = slices.Concat(totalRows(), messageRows(), sessionRows(), logRows())
 	c.groups = groupRows()
 	c.process = c.processRows()
 	return c
@@ -89,7 +90,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.identity, prometheus.GaugeValue, 1, c.id.Node, cluster, "prometheus")
 	ch <- prometheus.MustNewConstMetric(c.build, prometheus.GaugeValue, 1, c.id.RabbitMQ, "Understudy", c.id.Version)
 	ch <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, truth(c.sources.Ready()))
-	now := reading{c.sources.Messages(), c.sources.Totals(), c.sources.Log()}
+	now := reading{c.sources.Messages(), c.sources.Totals(), c.sources.Sessions(), c.sources.Log()}
 	ch <- sizes(c.sizes, &now.messages)
 	for _, r := range c.rows {
 		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(&now))
@@ -132,6 +133,25 @@ func totalRows() []row {
 		gauge("rabbitmq_channels", "Open channels.", func(t *Totals) uint64 { return t.Channels }),
 		global("publishers", "Channels of this node's clients that have published.", func(t *Totals) uint64 { return t.Publishers }),
 		global("consumers", "Consumers of this node's clients.", func(t *Totals) uint64 { return t.OwnConsumers }),
+		gauge("understudy_sessions_attached", "Named sessions with a connection, in the groups that this node leads.",
+			func(t *Totals) uint64 { return t.SessionsAttached }),
+		gauge("understudy_sessions_detached", "Named sessions without one, in those groups.",
+			func(t *Totals) uint64 { return t.SessionsDetached }),
+	}
+}
+
+// sessionRows count what each replica has applied: they are not to be summed over nodes.
+func sessionRows() []row {
+	counter := func(name, help string, value func(*Sessions) uint64) row {
+		return row{prometheus.NewDesc("understudy_sessions_"+name+"_total", help+" Every node counts all.", nil, nil), prometheus.CounterValue,
+			func(r *reading) float64 { return float64(value(&r.sessions)) }}
+	}
+	return []row{
+		counter("resumed", "Sessions that went on on another connection.", func(s *Sessions) uint64 { return s.Resumed }),
+		counter("taken_over", "Sessions that another connection took over.", func(s *Sessions) uint64 { return s.TakenOver }),
+		counter("expired", "Sessions that nobody resumed in time.", func(s *Sessions) uint64 { return s.Expired }),
+		counter("redelivered", "Deliveries sent again after a resume.", func(s *Sessions) uint64 { return s.Redelivered }),
+		counter("duplicates_dropped", "Publishes that had been enqueued before.", func(s *Sessions) uint64 { return s.Duplicates }),
 	}
 }
 

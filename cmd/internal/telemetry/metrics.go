@@ -35,7 +35,12 @@ type Totals struct {
 	Connections, Channels             uint64
 	Publishers                        uint64 // channels of the node's clients that have published
 	OwnConsumers                      uint64 // of the node's clients
+	// Of named sessions, in the groups that the node leads.
+	SessionsAttached, SessionsDetached uint64
 }
+
+// Sessions count what became of named sessions since the node's start, in all groups: every node counts the same.
+type Sessions struct{ Resumed, TakenOver, Expired, Redelivered, Duplicates uint64 }
 
 // Group is one raft group on this node.
 type Group struct {
@@ -57,6 +62,7 @@ type Log struct {
 type Sources struct {
 	Messages  func() Messages
 	Totals    func() Totals
+	Sessions  func() Sessions
 	Groups    func() []Group
 	Log       func() Log
 	ClusterID func() string

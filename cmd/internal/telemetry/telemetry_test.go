@@ -45,7 +45,11 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 			}
 		},
 		Totals: func() Totals {
-			return Totals{Queues: 11, Ready: 12, Unacked: 13, Consumers: 14, Connections: 15, Channels: 16, Publishers: 17, OwnConsumers: 18}
+			return Totals{Queues: 11, Ready: 12, Unacked: 13, Consumers: 14, Connections: 15, Channels: 16, Publishers: 17, OwnConsumers: 18,
+				SessionsAttached: 19, SessionsDetached: 20}
+		},
+		Sessions: func() Sessions {
+			return Sessions{Resumed: 31, TakenOver: 32, Expired: 33, Redelivered: 34, Duplicates: 35}
 		},
 		Groups: func() []Group {
 			return []Group{{Group: 2, Leader: 3, Term: 4, Commit: 5, Applied: 6, Last: 7, First: 8, Leads: true, Stopped: true, CommitLatency: time.Second / 4}}
@@ -90,6 +94,9 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 		"understudy_sessions_attached_total 9",
 		"rabbitmq_queues 11", "rabbitmq_queue_messages_ready 12", "rabbitmq_queue_messages_unacked 13", "rabbitmq_queue_messages 25",
 		"rabbitmq_consumers 14", "rabbitmq_connections 15", "rabbitmq_channels 16",
+		"understudy_sessions_attached 19", "understudy_sessions_detached 20", "understudy_sessions_resumed_total 31",
+		"understudy_sessions_taken_over_total 32", "understudy_sessions_expired_total 33", "understudy_sessions_redelivered_total 34",
+		"understudy_sessions_duplicates_dropped_total 35",
 		`understudy_group_leader{group="2"} 3`, `rabbitmq_raft_term{group="2"} 4`, `rabbitmq_raft_commit_index{group="2"} 5`,
 		`understudy_group_applied{group="2"} 6`, `rabbitmq_raft_last_written_index{group="2"} 7`,
 		`understudy_group_first_index{group="2"} 8`, `understudy_group_leads{group="2"} 1`, `understudy_group_stopped{group="2"} 1`,
