@@ -59,7 +59,7 @@ fuzz: ## every fuzz target for T (default 30s) each
 
 # Client families under interop/ that `make test` runs too, and those that need more of a machine.
 QUICK := amqp091go pika amqplib
-MORE := java aiopika kombu php bunny tools
+MORE := java aiopika kombu php bunny librabbitmq lapin tools
 
 .PHONY: interop
 interop: ## real clients against one node and against three; CLIENT=name for one of them
@@ -99,6 +99,9 @@ NEEDS_aiopika := $(NEEDS_pika)
 NEEDS_kombu := $(NEEDS_pika)
 NEEDS_php := php:php-cli /usr/share/php/PhpAmqpLib/autoload.php:php-amqplib
 NEEDS_bunny := ruby:ruby /usr/share/doc/ruby-bunny:ruby-bunny
+NEEDS_librabbitmq := gcc:gcc /usr/include/stdio.h:libc6-dev /usr/include/amqp.h:librabbitmq-dev
+# Debian's own cargo is too old for lapin; the one that it builds browsers with is not.
+NEEDS_lapin := cargo:cargo-web
 NEEDS_java := javac:default-jdk-headless mvn:maven
 NEEDS_tools := rabbitmqadmin:rabbitmq-server /usr/lib/rabbitmq:rabbitmq-server python3:python3
 

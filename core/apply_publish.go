@@ -13,23 +13,9 @@ const partBytesMax = 128 << 20
 // begins in the entry.
 func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 	h := m.channelOf(&x.Ref)
-	if h == nil {
+	if h == nil || !m.admit(h, x) {
 		return
 	}
-	if m.marked = x.Marked() && h.session.named(); m.marked {
-		if done := m.identify(h, x); done {
-			return
-		}
-	}
-	if err := message.ParseRecord(x.Record, &m.record); err != nil {
-		m.refuse(h, entry.KindPublish, CodeInternalError, err.Error())
-		return
-	}
-	if code, text := m.route(h.session.vhost); code != CodeOK {
-		m.refuse(h, entry.KindPublish, code, text)
-		return
-	}
-	m.countPublish(h)
 	var parts []message.Part
 	if x.Fragmented {
 		parts = m.takeParts(h)
@@ -85,6 +71,23 @@ func (m *Machine) countPublish(h *channel) {
 		x.In++
 		x.Out += uint64(len(m.routes))
 	}
+}
+
+// admit reads and routes a publish; false if it goes no further, which its client has been told.
+func (m *Machine) admit(h *channel, x *entry.Publish) bool {
+	if m.marked = x.Marked() && h.session.named(); m.marked && m.identify(h, x) {
+		return false
+	}
+	if err := message.ParseRecord(x.Record, &m.record); err != nil {
+		m.refuse(h, entry.KindPublish, CodeInternalError, err.Error())
+		return false
+	}
+	if code, text := m.route(h.session.vhost); code != CodeOK {
+		m.refuse(h, entry.KindPublish, code, text)
+		return false
+	}
+	m.countPublish(h)
+	return true
 }
 
 // route finds the queues that the record at hand goes to, or answers its refusal.

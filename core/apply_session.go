@@ -81,7 +81,7 @@ func (m *Machine) refuseAttach(x *entry.Attach, code Code, text string) {
 func (m *Machine) newSession(v *vhost, old *session, x *entry.Attach) *session {
 	m.header.Sessions++
 	m.touch(&m.header)
-	s := &session{vhost: v, sessionRow: sessionRow{ID: m.header.Sessions, Epoch: m.header.Generation<<generationShift + 1,
+	s := &session{vhost: v, sessionRow: sessionRow{ID: m.header.Sessions, Epoch: m.header.Generation<<epochCounterBits + 1,
 		Vhost: v.Vhost, Node: m.batch.Node, Incarnation: m.batch.Incarnation, User: x.User, Key: x.Key, Connection: x.Connection}}
 	if s.named() {
 		s.Process = x.Process

@@ -244,6 +244,7 @@ func (m *Machine) ours(cluster string) bool {
 func (m *Machine) linked(cmd entry.Kind, text string) {
 	m.touch(&m.link)
 	m.fx.List = append(m.fx.List, Effect{Kind: EffectLink, Command: cmd, Text: text})
+	m.fx.Linked = true
 }
 
 func (m *Machine) applyLinkAttach(x *entry.LinkAttach) {

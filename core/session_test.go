@@ -314,3 +314,17 @@ func TestADetachedSessionIsHeldByItsUserButHasNoOpenChannels(t *testing.T) {
 		t.Errorf("detached: %d sessions, %d channels", sessions, channels)
 	}
 }
+
+func TestAskingAgainGivesBackTheWindowOfWhatWasNotWritten(t *testing.T) {
+	d := coretest.New(t)
+	d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v1", Name: "/"})
+	d.Batch(1, &entry.Attach{Vhost: "/", Key: "k", Expiry: 60, KeepInFlight: true})
+	d.Batch(1, &entry.ChannelOpen{Ref: ref}, &entry.QueueDeclare{Ref: ref, Name: "q"}, &entry.Consume{Ref: ref, Queue: "q", Tag: "ct"})
+	fill(d, windowMessages+10, "x")
+	if n := delivered(d.Batch(1, &entry.Recover{Ref: ref})); n != windowMessages {
+		t.Errorf("%d deliveries are sent again, want all %d", n, windowMessages)
+	}
+	if n := delivered(d.Batch(1, &entry.Written{Ref: ref, Tag: windowMessages})); n != 10 {
+		t.Errorf("%d new deliveries once all is written, want the 10 that are left", n)
+	}
+}

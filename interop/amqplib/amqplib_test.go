@@ -32,3 +32,5 @@ func TestNodeKilledUnderAmqpConnectionManager(t *testing.T) {
 	managed := programs.Client(func(program string, args ...string) *exec.Cmd { return plain("managed-"+program, args...) })
 	managed.Failover(t)
 }
+
+func TestSessionOutlivesTwoNodesUnderAmqplib(t *testing.T) { client(t).Session(t) }

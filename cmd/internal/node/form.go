@@ -175,10 +175,8 @@ func (n *Node) presentID() (id string) {
 
 // dispatch hands effects to the broker.
 func (n *Node) dispatch(group uint64, fx *core.Effects) {
-	for i := range fx.List {
-		if fx.List[i].Kind == core.EffectLink {
-			n.linkChanged(&fx.List[i])
-		}
+	if fx.Linked {
+		n.linkChanges(fx)
 	}
 	if group == systemGroup {
 		n.accounts.applied(n.cfg.NodeID, fx)

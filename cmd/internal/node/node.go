@@ -326,6 +326,7 @@ func (n *Node) observer() replication.Observer {
 		Unregistered: func(group uint64, reason string) {
 			n.registered.set(group, false)
 			n.broker.Unregistered(group, reason)
+			n.gate.Refresh(group)                         // it may be for a snapshot
 			if group == systemGroup && n.clients != nil { // who may do what is not known for certain
 				n.clients.CloseAll(reason)
 			}
