@@ -302,15 +302,19 @@ func TestAPromotionKeepsNamedSessions(t *testing.T) {
 	}
 }
 
-func TestADetachedSessionIsHeldByItsUserButHasNoOpenChannels(t *testing.T) {
+func TestADetachedSessionIsNoConnectionOfItsUser(t *testing.T) {
 	d := named(t)
 	fill(d, 1, "x")
 	d.Batch(1, &entry.Get{Ref: ref, Queue: "q"})
 	if sessions, channels := d.Machine.HeldBy("", 99); sessions != 1 || channels != 1 {
 		t.Errorf("attached: %d sessions, %d channels", sessions, channels)
 	}
+	d.Batch(1, &entry.ChannelOpen{Ref: entry.Ref{Session: ref.Session, Epoch: ref.Epoch, Channel: 2}}, &entry.ChannelClose{Ref: ref})
+	if sessions, channels := d.Machine.HeldBy("", 99); sessions != 1 || channels != 1 {
+		t.Errorf("with a channel closed: %d sessions, %d channels", sessions, channels)
+	}
 	d.Batch(1, &entry.Detach{Ref: ref})
-	if sessions, channels := d.Machine.HeldBy("", 99); sessions != 1 || channels != 0 {
+	if sessions, channels := d.Machine.HeldBy("", 99); sessions != 0 || channels != 0 {
 		t.Errorf("detached: %d sessions, %d channels", sessions, channels)
 	}
 }
