@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-mq/understudy/cmd/internal/config"
+	"github.com/understudy-mq/understudy/cmd/internal/definitions"
 	"github.com/understudy-mq/understudy/cmd/internal/node"
 	"github.com/understudy-mq/understudy/cmd/internal/telemetry"
 )
@@ -69,6 +70,9 @@ func serve(cfg config.Config) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	n, err := start(cfg, logger, signals)
+	if errors.As(err, new(definitions.Faults)) {
+		return usageError{err}
+	}
 	if err != nil {
 		return err
 	}
