@@ -59,7 +59,7 @@ fuzz: ## every fuzz target for T (default 30s) each
 
 # Client families under interop/ that `make test` runs too, and those that need more of a machine.
 QUICK := amqp091go pika amqplib
-MORE := java aiopika kombu php bunny librabbitmq lapin
+MORE := java aiopika kombu php bunny librabbitmq lapin tools
 
 .PHONY: interop
 interop: ## real clients against one node and against three; CLIENT=name for one of them
@@ -103,6 +103,7 @@ NEEDS_librabbitmq := gcc:gcc /usr/include/stdio.h:libc6-dev /usr/include/amqp.h:
 # Debian's own cargo is too old for lapin; the one that it builds browsers with is not.
 NEEDS_lapin := cargo:cargo-web
 NEEDS_java := javac:default-jdk-headless mvn:maven
+NEEDS_tools := rabbitmqadmin:rabbitmq-server /usr/lib/rabbitmq:rabbitmq-server python3:python3
 
 .PHONY: clients
 clients:

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-mq/understudy/cmd/internal/config"
+	"github.com/understudy-mq/understudy/cmd/internal/definitions"
 	"github.com/understudy-mq/understudy/cmd/internal/node"
 	"github.com/understudy-mq/understudy/cmd/internal/telemetry"
 )
@@ -71,6 +72,9 @@ func serve(cfg config.Config) error {
 	starting, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
 	n, err := node.Start(starting, node.Options{Config: cfg, Version: version, Logger: logger, Fatal: fatal(logger)})
+	if errors.As(err, new(definitions.Faults)) {
+		return usageError{err}
+	}
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,8 @@ type Config struct {
 	DefaultUser string `koanf:"default-user" yaml:"default-user"`
 	DefaultPass string `koanf:"default-pass" yaml:"default-pass"`
 
+	LoadDefinitions string `koanf:"load-definitions" yaml:"load-definitions"` // a file; "" is none
+
 	MaxMessageBytes int64   `koanf:"max-message-bytes" yaml:"max-message-bytes"`
 	DrainSeconds    float64 `koanf:"drain-seconds" yaml:"drain-seconds"`
 
@@ -137,6 +139,7 @@ func Flags(f *pflag.FlagSet) {
 	f.String("link-tls-ca", d.LinkTLSCA, "authority by which the other side of the link is checked (PEM)")
 	f.String("default-user", d.DefaultUser, "the user that clients log in as, an administrator; guest may connect from loopback only")
 	f.String("default-pass", d.DefaultPass, "password of --default-user")
+	f.String("load-definitions", d.LoadDefinitions, "file of RabbitMQ definitions (JSON) for the first start; its users take the place of --default-user")
 	f.Int64("max-message-bytes", d.MaxMessageBytes, "largest message body taken, in bytes (at most 134217728)")
 	f.Float64("drain-seconds", d.DrainSeconds, "how long a node that was told to stop may take to hand over")
 	f.String("amqp-advertise", d.AMQPAdvertise, "HOST:PORT that clients are told to find this node at (default the host of --peer and the port of --amqp)")

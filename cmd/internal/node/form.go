@@ -31,6 +31,9 @@ func (n *Node) form(ctx context.Context) {
 			n.o.Fatal(err)
 			return
 		}
+		if _, deaf := n.registered.missing(n.groups); n.formed.Load() && !deaf {
+			n.loadDefinitions(ctx)
+		}
 		if n.Ready() == nil {
 			n.serveClients()
 			n.readyOnce.Do(func() { close(n.ready) })

@@ -67,6 +67,9 @@ type Node struct {
 	logins    *auth.Authenticator
 	admin     *http.Server
 
+	rates         meter
+	importing     sync.Mutex             // held while definitions are imported
+	pending       atomic.Pointer[[]byte] // definitions that are to be loaded before clients are served
 	registered    registrations
 	announcements chan toSay
 	started       time.Time
@@ -154,9 +157,10 @@ func newNode(o Options, folder *Folder) *Node {
 	return &Node{
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
-		started: time.Now(), registered: registrations{in: map[uint64]bool{}}, announcements: make(chan toSay, announcementsMax),
-		accounts: people,
-		logins:   auth.New(auth.Options{Users: people.registry}),
+		started: time.Now(), rates: meter{readings: map[string]*reading{}}, registered: registrations{in: map[uint64]bool{}},
+		announcements: make(chan toSay, announcementsMax),
+		accounts:      people,
+		logins:        auth.New(auth.Options{Users: people.registry}),
 	}
 }
 
@@ -164,7 +168,13 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.listen(); err != nil {
 		return err
 	}
+	if err := n.takeDefinitions(); err != nil {
+		return err
+	}
 	if err := n.claim(ctx); err != nil {
+		return err
+	}
+	if err := n.keepDefinitions(); err != nil {
 		return err
 	}
 	if err := n.openAudit(); err != nil {
@@ -339,6 +349,9 @@ func (n *Node) Ready() error {
 	}
 	if !n.formed.Load() {
 		return errors.New("cluster is forming")
+	}
+	if n.pending.Load() != nil {
+		return errors.New("definitions are being loaded")
 	}
 	return nil
 }

@@ -188,7 +188,12 @@ const descriptionBytesMax = 1024
 // PutVhost makes a vhost, or changes what is said of one. It answers once both groups have it; created says that it was not
 // there before.
 func (n *Node) PutVhost(ctx context.Context, by, name string, v api.NewVhost) (created bool, err error) {
-	cmd := entry.VhostPut{ID: uuid.NewString(), Name: name, Groups: n.dataGroups(), Owner: by}
+	return n.putVhost(ctx, by, by, name, v)
+}
+
+// putVhost is PutVhost with the user who may do everything in a new vhost; "" for nobody.
+func (n *Node) putVhost(ctx context.Context, by, owner, name string, v api.NewVhost) (created bool, err error) {
+	cmd := entry.VhostPut{ID: uuid.NewString(), Name: name, Groups: n.dataGroups(), Owner: owner}
 	now, _ := n.accounts.homes.of(name)
 	if err := errors.Join(checkName("vhost name", name), describe(&cmd, now, v)); err != nil {
 		return false, err
