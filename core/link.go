@@ -133,7 +133,7 @@ func mutedGate() Gate { return Gate{Fenced: true} }
 // passes says whether a command counts at a gate that is fenced.
 func (m *Machine) passes(k entry.Kind) bool {
 	switch {
-	case k >= entry.KindLinkAttach && k <= entry.KindLinkGate, k == entry.KindClusterInit:
+	case k >= entry.KindLinkAttach && k <= entry.KindLinkGate, k == entry.KindClusterInit, k == entry.KindNodeAddress:
 		return true
 	case m.gate == &m.muted:
 		return false

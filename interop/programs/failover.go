@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 )
@@ -88,10 +87,8 @@ func KillAttached(t testing.TB, c *harness.Cluster, but ...*harness.Node) *harne
 // clients counts the connections of a node.
 func clients(t testing.TB, n *harness.Node) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
 	var rows []struct{ Node string }
-	if err := n.Get(ctx, "/api/connections", &rows); err != nil {
+	if err := harness.Await(patience, func(ctx context.Context) error { return n.Get(ctx, "/api/connections", &rows) }); err != nil {
 		t.Fatal(err)
 	}
 	own := 0

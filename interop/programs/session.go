@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,13 +111,14 @@ type Rival struct {
 	t    testing.TB
 	node *harness.Node
 	conn *amqp.Connection
-	in   <-chan amqp.Delivery
+	got  atomic.Int64
+	over chan struct{} // closed when no delivery comes any more
 }
 
 // StartRival consumes from the queue at a node that has no client, so that it outlives the kill.
 func StartRival(t testing.TB, c *harness.Cluster, queue string) *Rival {
 	t.Helper()
-	r := &Rival{t: t, node: idle(t, c)}
+	r := &Rival{t: t, node: idle(t, c), over: make(chan struct{})}
 	conn, err := amqp.Dial(r.node.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -126,9 +128,16 @@ func StartRival(t testing.TB, c *harness.Cluster, queue string) *Rival {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.in, err = ch.Consume(queue, "rival", true, false, false, false, nil); err != nil {
+	in, err := ch.Consume(queue, "rival", true, false, false, false, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
+	go func() {
+		defer close(r.over)
+		for range in {
+			r.got.Add(1)
+		}
+	}()
 	return r
 }
 
@@ -144,12 +153,9 @@ func (r *Rival) Stop() {
 	if err := r.conn.Close(); err != nil {
 		r.t.Fatal(err)
 	}
-	stolen := 0
-	for range r.in {
-		stolen++
-	}
-	if stolen > 0 {
-		r.t.Errorf("another consumer got %d of the session's messages", stolen)
+	<-r.over
+	if n := r.got.Load(); n > 0 {
+		r.t.Errorf("another consumer got %d of the session's messages", n)
 	}
 }
 

@@ -29,12 +29,26 @@ func (n *Node) serveAdmin() error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
+	if err := n.metrics.WatchLink(n.linkMetrics); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	var page http.Handler = admin.New(admin.Options{
+		State: n, Cluster: n, Connections: n, Accounts: n.accounts, Policies: n, Objects: n, Vhosts: n, Messages: n, Definitions: n,
+		Link: n, Sessions: n, Login: n.login, Ready: n.Ready,
+		Metrics: n.metrics.Handler(), Version: n.o.Version, Logger: n.log,
+	})
+	n.adminHandler.Store(&page)
+	n.openAdmin()
+	return nil
+}
+
+// openAdmin serves the admin port, by what adminHandler is at the moment.
+func (n *Node) openAdmin() {
+	if n.admin != nil {
+		return
+	}
 	n.admin = &http.Server{
-		Handler: admin.New(admin.Options{
-			State: n, Cluster: n, Connections: n, Accounts: n.accounts, Policies: n, Objects: n, Vhosts: n, Messages: n, Definitions: n,
-			Link: n, Sessions: n, Login: n.login, Ready: n.Ready,
-			Metrics: n.metrics.Handler(), Version: n.o.Version, Logger: n.log,
-		}),
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*n.adminHandler.Load()).ServeHTTP(w, r) }),
 		ReadHeaderTimeout: adminHeaderTimeout,
 		ReadTimeout:       adminReadTimeout,
 		IdleTimeout:       adminIdleTimeout,
@@ -49,7 +63,6 @@ func (n *Node) serveAdmin() error {
 			}
 		})
 	}
-	return nil
 }
 
 // Name is the node as listings name it.

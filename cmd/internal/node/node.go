@@ -62,10 +62,13 @@ type Node struct {
 	clientTLS *tls.Config
 	accounts  *accounts
 	linkage   linkage
+	seeded    bool // the groups began with a source's snapshot
 	gate      *gate.Gate
-	audit     *audit.Log
-	logins    *auth.Authenticator
-	admin     *http.Server
+
+	adminHandler atomic.Pointer[http.Handler]
+	audit        *audit.Log
+	logins       *auth.Authenticator
+	admin        *http.Server
 
 	rates         meter
 	importing     sync.Mutex             // held while definitions are imported
@@ -154,7 +157,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 
 func newNode(o Options, folder *Folder) *Node {
 	people := newAccounts()
-	return &Node{
+	n := &Node{
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
 		started: time.Now(), rates: meter{readings: map[string]*reading{}}, registered: registrations{in: map[uint64]bool{}},
@@ -162,6 +165,8 @@ func newNode(o Options, folder *Folder) *Node {
 		accounts:      people,
 		logins:        auth.New(auth.Options{Users: people.registry}),
 	}
+	n.linkage.handover = &handover{n: n}
+	return n
 }
 
 func (n *Node) start(ctx context.Context) error {
@@ -171,7 +176,11 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.takeDefinitions(); err != nil {
 		return err
 	}
-	if err := n.claim(ctx); err != nil {
+	seed, err := n.seedFolder(ctx)
+	if err != nil {
+		return err
+	}
+	if err := n.claim(ctx, seed); err != nil {
 		return err
 	}
 	if err := n.keepDefinitions(); err != nil {
@@ -183,6 +192,9 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.openStore(); err != nil {
 		return err
 	}
+	if err := n.takeSeed(ctx, seed); err != nil {
+		return err
+	}
 	if err := n.openClients(); err != nil {
 		return err
 	}
@@ -191,10 +203,8 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	work, stop := context.WithCancel(context.Background())
 	n.stop = stop
-	if err := n.serveAdmin(); err != nil {
-		return errors.Join(err, n.raft.Stop(ctx))
-	}
-	if err := n.startLink(work); err != nil {
+	if err := errors.Join(n.startLink(work), n.serveAdmin()); err != nil {
+		stop()
 		return errors.Join(err, n.raft.Stop(ctx))
 	}
 	n.background.Go(func() { n.accounts.watch(work) })
@@ -207,7 +217,7 @@ func (n *Node) start(ctx context.Context) error {
 }
 
 // claim makes the folder this node's, asking the cluster to join where that is wanted.
-func (n *Node) claim(ctx context.Context) error {
+func (n *Node) claim(ctx context.Context, seed *seedRecord) error {
 	want := Identity{NodeID: n.cfg.NodeID, Groups: n.cfg.Groups}
 	switch known := n.folder.Identity(); {
 	case n.folder.Fresh() && n.cfg.Join != "":
@@ -216,6 +226,9 @@ func (n *Node) claim(ctx context.Context) error {
 			return err
 		}
 		want.Groups, want.ClusterID, want.Joined = cluster.Groups, cluster.ID, true
+	case seed != nil: // it has its source's number of groups
+		n.seeded = true
+		want.Groups, want.ClusterID = len(seed.Seed.Files)-1, seed.Standby
 	case known.Joined: // it has the cluster's number of groups, whatever its own setting
 		want.Groups = known.Groups
 	}
@@ -286,6 +299,7 @@ func (n *Node) startRaft(listen string) error {
 		Peers:     peers,
 		Join:      n.folder.Identity().Joined,
 		Standby:   n.cfg.Standby,
+		Seeded:    n.seeded,
 		Groups:    n.groups,
 		Machines:  machines,
 		Codec:     codec(),

@@ -10,7 +10,6 @@ import (
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/core"
-	"github.com/understudy-mq/understudy/core/entry"
 )
 
 // promotionFile holds what the node knew when its cluster was promoted.
@@ -107,6 +106,3 @@ func (n *Node) report(name string) {
 		n.log.Error("the promotion's report could not be kept", "error", err)
 	}
 }
-
-// seeded answers where a group that began with a source's snapshot stands, and its state's fingerprint there.
-func (f *Folder) seeded(uint64) (at entry.Position, fingerprint uint64, ok bool) { return at, 0, false }

@@ -35,7 +35,7 @@ func (n *Node) formStandby(last *proposal) {
 
 // standbyReady is Ready of a standby: it follows its source, or waits for it.
 func (n *Node) standbyReady() error {
-	if n.ClusterID() == "" {
+	if n.presentID() == "" {
 		return errors.New("standby is forming")
 	}
 	for _, g := range n.groups {
