@@ -43,10 +43,11 @@ func (c Client) Session(t *testing.T) {
 	tags := p.holds(nil)
 	for range sessionCycles {
 		rival := StartRival(t, cluster, sessionQueue)
-		dead := KillAttached(t, cluster, rival.node)
+		dead, killed := KillAttached(t, cluster, rival.node), time.Now()
 		p.mustSay("own 1")
 		p.mustSay("published")
 		p.holds(tags)
+		t.Logf("node %d killed; all is as it was %v later", dead.ID, time.Since(killed).Round(time.Millisecond))
 		rival.Stop()
 		if err := dead.Start(); err != nil {
 			t.Fatal(err)

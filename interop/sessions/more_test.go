@@ -192,3 +192,20 @@ func TestAConnectionNameCarriesAnID(t *testing.T) {
 		t.Errorf("the listing shows the id: %s", text)
 	}
 }
+
+func TestTheSameIDInAnotherVhostIsAnotherSession(t *testing.T) {
+	c := shared()
+	id, vhost := unique("s"), unique("v")
+	n := c.Node(1)
+	if _, err := n.Do(t.Context(), "PUT", "/api/vhosts/"+vhost, strings.NewReader("{}")); err != nil {
+		t.Fatal(err)
+	}
+	everything := strings.NewReader(`{"configure":".*","write":".*","read":".*"}`)
+	if _, err := n.Do(t.Context(), "PUT", "/api/permissions/"+vhost+"/guest", everything); err != nil {
+		t.Fatal(err)
+	}
+	connect(t, n.URL(), session(id)).status()
+	code, _ := refusal(t, n.URL()+vhost, session(id, "x-session-expect", "resume"))
+	want(t, "code", code, 404)
+	want(t, "the state there", connect(t, n.URL()+vhost, session(id)).status()["x-session-state"], "new")
+}

@@ -55,7 +55,8 @@ func rabbitMQ(t testing.TB) (admin string) {
 	})
 	admin = fmt.Sprintf("http://127.0.0.1:%d", ports[1])
 	for end := time.Now().Add(bootTime); ; time.Sleep(200 * time.Millisecond) {
-		if status, _, err := call(admin, "GET", "/api/overview", ""); err == nil && status == http.StatusOK {
+		// It answers before it knows anything of itself.
+		if status, text, err := call(admin, "GET", "/api/nodes", ""); err == nil && status == http.StatusOK && strings.Contains(text, `"os_pid"`) {
 			return admin
 		}
 		if time.Now().After(end) {
