@@ -216,6 +216,9 @@ func (deaf) Flush() error      { return nil }
 func (deaf) FlushLater() error { return nil }
 func (deaf) End()              {}
 func (deaf) Detach()           {}
+func (deaf) Answered()         {}
+
+func (deaf) Grant() session.Grant { return session.Grant{} }
 
 func TestClientsThatDoNotAnswerAreCutOffWhenCloseMustEnd(t *testing.T) {
 	attaches := func(o *amqp.Options) {

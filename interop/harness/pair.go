@@ -24,6 +24,7 @@ type PairOptions struct {
 // Pair is a cluster and the standby that follows it, with a network between them that can be cut.
 type Pair struct {
 	Source, Standby *Cluster
+	Token           string // file of the token with which either may read and fence the other
 	t               testing.TB
 	proxies         []*proxy
 	gates           map[pair]*gate // from a standby's node to a source's node; both directions at once
@@ -36,7 +37,7 @@ func NewPair(t testing.TB, o PairOptions) *Pair {
 	if err := os.WriteFile(token, []byte("a token of the tests\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &Pair{t: t, gates: map[pair]*gate{}}
+	p := &Pair{t: t, Token: token, gates: map[pair]*gate{}}
 	p.Source = New(t, Options{Nodes: o.Nodes, Direct: o.Direct, LinkTokens: token, Args: append(append([]string{}, o.Args...), o.SourceArgs...)})
 	roles := o.StandbyArgs
 	if roles == nil {

@@ -65,7 +65,7 @@ func (h *homes) of(name string) (core.RegisteredVhost, bool) {
 // vhostHome answers where a vhost is.
 func (n *Node) vhostHome(name string) (session.Home, bool) {
 	v, ok := n.accounts.homes.of(name)
-	return session.Home{ID: v.ID, Group: v.Group}, ok && n.formed.Load()
+	return session.Home{ID: v.ID, Group: v.Group}, ok && (n.formed.Load() || n.standsBy())
 }
 
 func (n *Node) dataGroups() uint64 { return uint64(len(n.groups) - 1) }
