@@ -59,7 +59,7 @@ fuzz: ## every fuzz target for T (default 30s) each
 
 # Client families under interop/ that `make test` runs too, and those that need more of a machine.
 QUICK := amqp091go pika amqplib
-MORE := java aiopika kombu
+MORE := java aiopika kombu php bunny
 
 .PHONY: interop
 interop: ## real clients against one node and against three; CLIENT=name for one of them
@@ -67,9 +67,20 @@ interop: ## real clients against one node and against three; CLIENT=name for one
 	$(GO) test -tags interop -count=1 -p 1 -timeout 20m -v $(patsubst %,./interop/%,$(or $(CLIENT),$(QUICK) $(MORE)))
 
 .PHONY: failover
-failover: clients ## three nodes under load, one fault a round; ONLY=fault RUNS=n SEED=n
+failover: clients ## three nodes under load, one fault a round; ONLY=fault, cuts, helper or nodes; RUNS=n SEED=n
+ifeq ($(filter $(ONLY),cuts helper nodes),)
 	$(GO) test ./interop/failover -count=1 -timeout 40m -v -args -long \
 	  $(if $(ONLY),-only=$(ONLY)) $(if $(RUNS),-runs=$(RUNS)) $(if $(SEED),-seed=$(SEED))
+endif
+ifneq ($(filter $(or $(ONLY),cuts),cuts),)
+	$(GO) test ./interop/sessions -run TestACutConversation -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
+endif
+ifneq ($(filter $(or $(ONLY),helper),helper),)
+	$(GO) test ./interop/sessions -run TestHelper -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
+endif
+ifneq ($(filter $(or $(ONLY),nodes),nodes),)
+	$(GO) test ./interop/sessions -run WhatBecomesOfItsNode -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
+endif
 
 .PHONY: long
 long: ## backlog, reclamation, catching up and member replacement at full size
@@ -86,6 +97,8 @@ NEEDS_pika := python3:python3 ensurepip:python3-venv
 NEEDS_amqplib := node:nodejs npm:npm
 NEEDS_aiopika := $(NEEDS_pika)
 NEEDS_kombu := $(NEEDS_pika)
+NEEDS_php := php:php-cli /usr/share/php/PhpAmqpLib/autoload.php:php-amqplib
+NEEDS_bunny := ruby:ruby /usr/share/doc/ruby-bunny:ruby-bunny
 NEEDS_java := javac:default-jdk-headless mvn:maven
 
 .PHONY: clients

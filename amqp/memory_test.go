@@ -35,8 +35,8 @@ func newMemory(t testing.TB) *memory {
 		Node:     node,
 		Submit:   map[uint64]session.Submitter{group: m},
 		Contents: map[uint64]session.Contents{group: m},
-		VhostHome: func(v string) (uint64, bool) {
-			return group, v == "/"
+		VhostHome: func(v string) (session.Home, bool) {
+			return session.Home{Group: group}, v == "/"
 		},
 	})
 	m.control(t, &entry.NodeUp{Node: node, Nonce: 1})

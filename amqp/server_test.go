@@ -19,6 +19,8 @@ import (
 
 	"github.com/understudy-mq/understudy/amqp"
 	"github.com/understudy-mq/understudy/amqp/v091"
+	"github.com/understudy-mq/understudy/amqp/v091/wire"
+	"github.com/understudy-mq/understudy/session"
 )
 
 // memoryListener accepts connections in memory, so that time is the test's own.
@@ -207,10 +209,28 @@ func TestConnectionsWithoutAHeaderDoNotHoldUpClose(t *testing.T) {
 	})
 }
 
+// deaf is a session that nothing comes from.
+type deaf struct{ v091.Session }
+
+func (deaf) Flush() error         { return nil }
+func (deaf) FlushLater() error    { return nil }
+func (deaf) Grant() session.Grant { return session.Grant{} }
+func (deaf) End()                 {}
+func (deaf) Detach()              {}
+
 func TestClientsThatDoNotAnswerAreCutOffWhenCloseMustEnd(t *testing.T) {
-	serveInMemory(t, nil, nil, func(s *amqp.Server, l *memoryListener) {
+	attaches := func(o *amqp.Options) {
+		o.V091.Attach = func(context.Context, session.Attach, session.Endpoint) (v091.Session, error) { return deaf{}, nil }
+		o.V091.Authenticate = func(user, _ string, _ net.Addr) (string, error) { return user, nil }
+	}
+	serveInMemory(t, attaches, nil, func(s *amqp.Server, l *memoryListener) {
 		c := l.dial()
-		if _, err := io.WriteString(c, v091.Header); err != nil {
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		hello := []byte(v091.Header)
+		for _, m := range []wire.Method{&wire.ConnectionStartOk{Mechanism: "PLAIN", Response: []byte("\x00u\x00p")}, &wire.ConnectionTuneOk{}, &wire.ConnectionOpen{VirtualHost: "/"}} {
+			hello = wire.AppendMethod(hello, 0, m)
+		}
+		if _, err := c.Write(hello); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/understudy-mq/understudy/core/entry"
-	"github.com/understudy-mq/understudy/core/internal/route"
 )
 
 func (m *Machine) node(id uint64) *node {
@@ -85,54 +84,5 @@ func (m *Machine) applyClusterInit(x *entry.ClusterInit) {
 	if !m.replaying && m.local.ClusterID == x.Former { // both empty: the first
 		m.local.ClusterID = x.ID
 		m.touch(&m.local)
-	}
-}
-
-// predeclared are the exchanges that every vhost has beside the default one.
-var predeclared = [...]exchangeRow{
-	{Name: "amq.direct", Type: route.Direct},
-	{Name: "amq.fanout", Type: route.Fanout},
-	{Name: "amq.topic", Type: route.Topic},
-	{Name: "amq.headers", Type: route.Headers},
-	{Name: "amq.match", Type: route.Headers},
-	{Name: "amq.rabbitmq.trace", Type: route.Topic, Internal: true},
-}
-
-func (m *Machine) applyVhostCreate(x *entry.VhostCreate) {
-	if m.vhost[x.Name] != nil {
-		return
-	}
-	m.header.Vhosts++
-	m.touch(&m.header)
-	v := newVhost(vhostRow{Vhost: m.header.Vhosts, ID: x.ID, Name: x.Name, MaxQueues: none, MaxConnections: none})
-	m.addVhost(v)
-	m.touch(v)
-	for _, row := range predeclared {
-		row.Vhost, row.Durable = v.Vhost, true
-		m.touch(v.addExchange(row))
-	}
-}
-
-func (m *Machine) addVhost(v *vhost) {
-	m.vhosts = append(m.vhosts, v)
-	if !v.Deleted {
-		m.vhost[v.Name] = v
-	}
-	v.timer = timer{table: tableVhost, vhost: v.Vhost, owner: v}
-}
-
-func newVhost(row vhostRow) *vhost {
-	return &vhost{
-		vhostRow:    row,
-		router:      route.New(),
-		exchange:    make(map[string]*exchange),
-		queue:       make(map[uint32]*queue),
-		queueByName: make(map[string]*queue),
-		consumer:    make(map[uint32]*consumer),
-		binding:     make(map[string]*binding),
-		content:     make(map[uint64]*content),
-		letter:      make(map[uint64]*letter),
-		byKey:       make(map[sessionKey]*session),
-		namedOf:     make(map[string]uint32),
 	}
 }

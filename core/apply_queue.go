@@ -86,6 +86,7 @@ func (m *Machine) applyQueueDeclare(x *entry.QueueDeclare) {
 	}
 	x.Name = cleanName(x.Name)
 	v := h.session.vhost
+	v.giveType(x)
 	if x.Generated && h.session.named() {
 		if q := h.declaredBefore(x); q != nil {
 			x.Name = q.Name
@@ -227,17 +228,6 @@ func (m *Machine) deleteQueue(q *queue) {
 		m.unnamed(q)
 	}
 	q.gone = true
-	m.touch(q)
-}
-
-// clearQueue drops the ready messages.
-func (m *Machine) clearQueue(q *queue) {
-	q.ready.each(func(r ready.Ref) {
-		m.fingerprint -= readyHash(q, &r)
-		m.dispose(q.vhost, q, &r)
-	})
-	q.ready.clear(&m.queuePool)
-	q.bytes, q.bodies = 0, 0
 	m.touch(q)
 }
 

@@ -23,7 +23,7 @@ func (m *Machine) applyAttach(x *entry.Attach) {
 		return // only a registered node can hold a session
 	}
 	v := m.vhost[x.Vhost]
-	if v == nil {
+	if v == nil || x.VhostID != "" && v.ID != x.VhostID {
 		m.refuseAttach(x, CodeNotAllowed, "vhost "+x.Vhost+" not found")
 		return
 	}
@@ -152,7 +152,7 @@ func (m *Machine) applyDetach(x *entry.Detach) {
 
 // detach is the one place where what outlives a connection parts from what does not.
 func (m *Machine) detach(s *session) {
-	if !s.named() || s.expires() <= m.header.Stamp && s.Expiry == 0 {
+	if !s.named() || s.Expiry == 0 && s.Contended <= m.header.Stamp {
 		m.end(s, entry.Modified)
 		return
 	}

@@ -76,14 +76,14 @@ func (m *Machine) settleRange(h *channel, x *settled, gathered uint32) {
 		// Newest first: each then goes in front of the one before it.
 		for tag := h.flight.Before(x.Last); tag >= max(x.First, 1); tag = h.flight.Before(tag - 1) {
 			if x.covers(h, tag, gathered) {
-				m.settleTag(h, tag, outcome)
+				m.settleTag(h, tag, outcome, gathered)
 			}
 		}
 		return
 	}
 	for tag := h.flight.Next(x.First); tag != 0 && tag <= x.Last; tag = h.flight.Next(tag + 1) {
 		if x.covers(h, tag, gathered) {
-			m.settleTag(h, tag, outcome)
+			m.settleTag(h, tag, outcome, gathered)
 		}
 	}
 }
@@ -109,9 +109,9 @@ func (h *channel) unsettled(tag uint64) bool {
 	return r != nil && r.Flags&(flagNoAck|flagGathered) == 0
 }
 
-func (m *Machine) settleTag(h *channel, tag uint64, outcome entry.Outcome) {
-	if h.flight.Get(tag).Flags&flagGathered != 0 {
-		m.mark(h, tag, 0, flagGathered)
+func (m *Machine) settleTag(h *channel, tag uint64, outcome entry.Outcome, gathered uint32) {
+	if gathered != 0 {
+		m.mark(h, tag, 0, gathered)
 	}
 	switch outcome {
 	case entry.Released, entry.Modified:

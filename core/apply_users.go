@@ -118,7 +118,7 @@ func (m *Machine) applyUserLimits(x *entry.UserLimits) {
 }
 
 func (m *Machine) applyPermissionSet(x *entry.PermissionSet) {
-	if m.user(entry.KindPermissionSet, x.Request, x.User) == nil {
+	if m.user(entry.KindPermissionSet, x.Request, x.User) == nil || m.needVhost(entry.KindPermissionSet, x.Request, x.Vhost) {
 		return
 	}
 	m.permit(permissionRow{x.User, x.Vhost, x.Configure, x.Write, x.Read})
@@ -149,7 +149,7 @@ func (m *Machine) applyPermissionClear(x *entry.PermissionClear) {
 }
 
 func (m *Machine) applyTopicPermissionSet(x *entry.TopicPermissionSet) {
-	if m.user(entry.KindTopicPermissionSet, x.Request, x.User) == nil {
+	if m.user(entry.KindTopicPermissionSet, x.Request, x.User) == nil || m.needVhost(entry.KindTopicPermissionSet, x.Request, x.Vhost) {
 		return
 	}
 	at, ok := search(m.access.topicPermissions, x.User, x.Vhost, x.Exchange)

@@ -19,6 +19,8 @@ var (
 
 const argumentQueueType = "x-queue-type"
 
+const queueTypeQuorum = "quorum"
+
 // compareArguments says what of the arguments named in keys differs between a declared thing and its new declare.
 func compareArguments(what string, current, received []byte, keys []string) (Code, string) {
 	if len(current) == 0 && len(received) == 0 {

@@ -18,26 +18,27 @@ import (
 func BenchmarkPublishDeliverAck(b *testing.B) {
 	for _, multiple := range []bool{false, true} {
 		for _, exchange := range []string{"", "amq.topic"} {
-			b.Run(fmt.Sprintf("exchange=%q/multiple=%v", exchange, multiple), func(b *testing.B) { benchLife(b, exchange, multiple, nil) })
+			b.Run(fmt.Sprintf("exchange=%q/multiple=%v", exchange, multiple), func(b *testing.B) { benchLife(b, exchange, multiple, nil, 0) })
 		}
 	}
+	b.Run("idle sessions", func(b *testing.B) { benchLife(b, "", false, nil, 100_000) })
 }
 
 // BenchmarkLimitedQueue is the same on a queue with everything that costs: TTL, dead letters, limits, priorities.
 func BenchmarkLimitedQueue(b *testing.B) {
 	for _, exchange := range []string{"", "amq.topic"} {
 		b.Run(fmt.Sprintf("exchange=%q", exchange), func(b *testing.B) {
-			benchLife(b, exchange, false, table("x-message-ttl", int32(60000), "x-dead-letter-exchange", "amq.fanout", "x-max-length", int32(100000)))
+			benchLife(b, exchange, false, table("x-message-ttl", int32(60000), "x-dead-letter-exchange", "amq.fanout", "x-max-length", int32(100000)), 0)
 		})
 	}
 	b.Run("priorities", func(b *testing.B) {
-		benchLife(b, "", false, table("x-max-priority", int32(10), "x-max-length-bytes", int64(1<<40)))
+		benchLife(b, "", false, table("x-max-priority", int32(10), "x-max-length-bytes", int64(1<<40)), 0)
 	})
 }
 
 const benchBatch = 500
 
-func benchLife(b *testing.B, exchange string, multiple bool, arguments []byte) {
+func benchLife(b *testing.B, exchange string, multiple bool, arguments []byte, idle int) {
 	m := core.New(1)
 	fx := &core.Effects{}
 	index, seq := uint64(0), uint64(0)
@@ -66,6 +67,10 @@ func benchLife(b *testing.B, exchange string, multiple bool, arguments []byte) {
 	one(&entry.QueueBind{Binding: entry.Binding{Ref: producer, Source: "amq.topic", Destination: "q", Key: "#"}})
 	one(&entry.Qos{Ref: consumer, Prefetch: 2 * benchBatch})
 	one(&entry.Consume{Ref: consumer, Queue: "q", Tag: "ct"})
+	for i := range idle {
+		one(&entry.Attach{Vhost: "/", Key: fmt.Sprint(i), Expiry: 86400})
+		one(&entry.Detach{Ref: entry.Ref{Session: uint64(3 + i), Epoch: 1}})
+	}
 	publish := entry.Publish{Ref: producer, Record: coretest.Record(exchange, "q", nil, string(make([]byte, 256)))}
 	settle := entry.Settle{Ref: consumer, Multiple: multiple}
 	round := func() {

@@ -5,17 +5,19 @@ import "fmt"
 // bounds are how much of each thing a vhost or channel may have, so that one client's loop does not become everybody's
 // memory. They are the machine's, the same in every version that reads an entry: replicas must agree on a refusal.
 type bounds struct {
-	queues    int // per vhost
-	bindings  int // per vhost
-	consumers int // per channel
-	copies    int // keys in the CC and BCC headers of a message
-	windowIDs int // that a session remembers at least, if the group has room
-	groupIDs  int // that the group remembers: some 60 bytes each
-	numbering int // publishers that the group remembers: some 700 bytes each
+	queues     int // per vhost
+	bindings   int // per vhost
+	consumers  int // per channel
+	copies     int // keys in the CC and BCC headers of a message
+	windowIDs  int // that a session remembers at least, if the group has room
+	groupIDs   int // that the group remembers: some 60 bytes each
+	numbering  int // publishers that the group remembers: some 700 bytes each
+	tombstones int // of deleted vhosts, in the system group
+	clears     int // messages, and queues of deleted vhosts, that an entry lets go of
 }
 
 var ourBounds = bounds{queues: 500_000, bindings: 500_000, consumers: 10_000, copies: 1_000, windowIDs: 20_000, groupIDs: 2_000_000,
-	numbering: 100_000}
+	numbering: 100_000, tombstones: tombstonesMost, clears: 2_000}
 
 // The texts are RabbitMQ's where it has such a limit.
 

@@ -35,7 +35,7 @@ func TestWhatOneClientMayMakeIsBounded(t *testing.T) {
 			CodePreconditionFailed, "invalid message: 3 routing keys in headers 'CC' and 'BCC', at most 2 are taken"},
 	} {
 		m := New(1)
-		m.bounds = bounds{queues: 2, bindings: 2, consumers: 2, copies: 2}
+		m.bounds = bounds{queues: 2, bindings: 2, consumers: 2, copies: 2, clears: 2}
 		index, seq := uint64(0), uint64(0)
 		apply := func(cmds ...entry.Command) (fx Effects) {
 			var b []byte
@@ -70,5 +70,60 @@ func TestWhatOneClientMayMakeIsBounded(t *testing.T) {
 				t.Errorf("%s: command %d: refused %q, want %q", c.name, i, refused, want)
 			}
 		}
+	}
+}
+
+// TestTheGroupRemembersABoundedNumberOfPublishes: the oldest ids of any session go first, and publishers are refused.
+func TestTheGroupRemembersABoundedNumberOfPublishes(t *testing.T) {
+	m := New(1)
+	m.bounds = ourBounds
+	m.bounds.windowIDs, m.bounds.groupIDs, m.bounds.numbering = 1000, 4*chunkIDs, 2
+	seq, fx := uint64(0), &Effects{}
+	apply := func(node uint64, cmds ...entry.Command) {
+		var b []byte
+		for _, cmd := range cmds {
+			b = entry.Append(b, cmd)
+		}
+		if node != 0 {
+			seq++
+		}
+		fx.List = fx.List[:0]
+		if err := m.Apply(seq+1, entry.AppendBatch(entry.AppendHeader(nil, 1), node, node, seq, b), fx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record := message.AppendRecord(nil, &message.Record{Form: message.FormAMQP091, RoutingKey: []byte("q")})
+	ids := func(session uint64, first, last int) (repeated uint64) {
+		before := m.counts.Duplicates
+		for i := first; i <= last; i++ {
+			apply(1, &entry.Publish{Ref: entry.Ref{Session: session, Epoch: 1, Channel: 1}, DedupID: fmt.Append(nil, i), Record: record})
+		}
+		return m.counts.Duplicates - before
+	}
+	apply(0, &entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v", Name: "/"})
+	for session, key := range []string{"a", "b"} {
+		ref := entry.Ref{Session: uint64(session + 1), Epoch: 1, Channel: 1}
+		apply(1, &entry.Attach{Vhost: "/", Key: key, Expiry: 60}, &entry.ChannelOpen{Ref: ref}, &entry.QueueDeclare{Ref: ref, Name: "q"})
+	}
+	ids(1, 1, chunkIDs)
+	ids(2, 1, 4*chunkIDs)
+	if n := len(m.dedup.seen); n > m.bounds.groupIDs {
+		t.Errorf("%d ids are remembered, %d may be", n, m.bounds.groupIDs)
+	}
+	if n := ids(2, 3*chunkIDs, 4*chunkIDs); n != chunkIDs+1 {
+		t.Errorf("%d of the newest ids were known, want all %d", n, chunkIDs+1)
+	}
+	if n := ids(1, 1, chunkIDs); n != 0 {
+		t.Errorf("%d of the oldest ids were known, want none", n)
+	}
+	for i := range 3 {
+		apply(1, &entry.Publish{Ref: entry.Ref{Session: 2, Epoch: 1, Channel: 1}, Publisher: fmt.Append(nil, i), Sequence: 1, Record: record})
+		refused := len(fx.List) == 1 && fx.List[0].Code == CodePreconditionFailed
+		if refused != (i == 2) {
+			t.Errorf("publisher %d refused %v", i, refused)
+		}
+	}
+	if m.Fingerprint() != m.Recompute() {
+		t.Error("fingerprint is kept up wrongly")
 	}
 }

@@ -112,6 +112,9 @@ func (m *Machine) schedule(o timed) {
 
 // NextDeadline is the stamp (Unix ms) at which a Tick is due, 0 for none.
 func (m *Machine) NextDeadline() int64 {
+	if len(m.draining) > 0 {
+		return 1
+	}
 	at := m.link.Gate.Drain
 	if len(m.timers.heap) > 0 && (at == 0 || m.timers.heap[0].at < at) {
 		at = m.timers.heap[0].at
@@ -130,4 +133,5 @@ func (m *Machine) applyTick() {
 		m.serve()
 		m.schedule(o)
 	}
+	m.drain()
 }

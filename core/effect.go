@@ -13,7 +13,7 @@ const (
 	EffectNone EffectKind = iota
 	// EffectReply: the command Command has been carried out. Name is a declared queue's name or a consumer's tag;
 	// Messages and Consumers are counts where the command's reply has them. Not emitted for commands with NoWait. The
-	// reply of an End is the last effect of its attachment; a Detach has none.
+	// reply of an End is the last effect of its attachment; a Detach has none. Count is 1 for a VhostPut that made a vhost.
 	EffectReply
 	// EffectRefused: the command Command was refused with Code and Text (a channel error, or with Code.Hard() a connection
 	// error). The channel (or session) is failed: later commands on it are dead until it is closed. Command is KindNone where

@@ -25,8 +25,11 @@ func mix(a, b uint64) uint64 {
 }
 
 // readyHash is what a ready message counts; where its record lies does not.
-func readyHash(q *queue, r *ready.Ref) uint64 {
-	return mix(mix(r.Number, uint64(r.Size)<<32|uint64(r.Flags)), (uint64(q.Vhost)<<32|uint64(q.ID))^mixC)
+func readyHash(q *queue, r *ready.Ref) uint64 { return refHash(q.Vhost, q.ID, r) }
+
+// refHash is readyHash by numbers, whether the queue is there or not.
+func refHash(vhost, queue uint32, r *ready.Ref) uint64 {
+	return mix(mix(r.Number, uint64(r.Size)<<32|uint64(r.Flags)), (uint64(vhost)<<32|uint64(queue))^mixC)
 }
 
 // noteHash is what a queue's note on a message counts.
@@ -88,10 +91,6 @@ func (m *Machine) settleRows() {
 			}
 		case *window:
 			m.schedule(x)
-		case *vhost:
-			if x.Deleted {
-				m.schedule(x)
-			}
 		}
 	}
 	clear(m.touched)
@@ -116,6 +115,9 @@ func (m *Machine) refHashes() uint64 {
 		for _, q := range v.queues {
 			q.ready.each(func(r ready.Ref) { sum += readyHash(q, &r) })
 			q.notes.Each(func(x ready.Note) { sum += noteHash(q, &x) })
+		}
+		for _, x := range v.remains {
+			x.list.Each(func(r ready.Ref) { sum += refHash(v.Vhost, x.Queue, &r) })
 		}
 	}
 	m.eachSession(func(s *session) {
@@ -154,6 +156,7 @@ func (m *Machine) each(visit func(object)) {
 		visitAll(s.publishers, visit)
 	})
 	m.access.each(visit)
+	m.registry.each(visit)
 }
 
 func visitAll[T object](list []T, visit func(object)) {

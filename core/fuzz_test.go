@@ -32,8 +32,24 @@ func seeds() []entry.Command {
 		&entry.Publish{Ref: ref, Record: coretest.Record("d", "k", table("x-delay", int32(1)), "z")},
 		&entry.TxSelect{Ref: ref}, &entry.TxCommit{Ref: ref}, &entry.TxRollback{Ref: ref}, &entry.Tick{},
 		&entry.PolicySet{Vhost: "/", Name: "p", Pattern: "q", ApplyTo: "all", Definition: table("max-length", int64(0))},
-		&entry.PolicyDelete{Vhost: "/", Name: "p"}, &entry.VhostLimit{Vhost: "/", MaxQueues: 1}, &entry.VhostDelete{Name: "/"},
+		&entry.PolicyDelete{Vhost: "/", Name: "p"}, &entry.VhostLimit{Vhost: "/", MaxQueues: 1}, &entry.VhostDelete{ID: "v"},
 	}
+}
+
+// lifeOfASession is the commands of a named session, which is session 2, on two attachments.
+func lifeOfASession() []entry.Command {
+	attach := &entry.Attach{Vhost: "/", Key: "k", Process: "p", Expiry: 1, KeepInFlight: true, KeepOnClose: true, Address: "a"}
+	var all []entry.Command
+	for epoch := range uint64(2) {
+		ref := entry.Ref{Session: 2, Epoch: epoch + 1, Channel: 1}
+		all = append(all, attach, &entry.ChannelOpen{Ref: ref}, &entry.Qos{Ref: ref, Prefetch: 2},
+			&entry.QueueDeclare{Ref: ref, Name: "amq.gen-1", Exclusive: true, Generated: true},
+			&entry.Publish{Ref: ref, DedupID: []byte("id"), Record: coretest.Record("", "q", nil, "z")},
+			&entry.Publish{Ref: ref, Publisher: []byte("p"), Sequence: 9, Record: coretest.Record("", "q", nil, "z")},
+			&entry.Consume{Ref: ref, Queue: "q", Tag: "ct"}, &entry.Get{Ref: ref, Queue: "q"}, &entry.Recover{Ref: ref},
+			&entry.Settle{Ref: ref, Multiple: true, Last: 1}, &entry.SessionStatus{Ref: ref}, &entry.Answered{Ref: ref})
+	}
+	return append(all, &entry.Attach{Vhost: "/", Key: "k", Process: "q", Expiry: 1}, &entry.SessionClose{Session: 9})
 }
 
 // FuzzArguments: whatever arguments a queue, an exchange, a consumer or a policy has, it is refused or survives a restart.
@@ -61,6 +77,11 @@ func FuzzApply(f *testing.F) {
 		f.Add(entry.Append(nil, cmd))
 		f.Add(slices.Clone(all))
 	}
+	all = nil
+	for _, cmd := range lifeOfASession() {
+		all = entry.Append(all, cmd)
+		f.Add(slices.Clone(all))
+	}
 	f.Fuzz(func(t *testing.T, commands []byte) {
 		d := started(t)
 		_, _, seq := d.Machine.Incarnation(1)
@@ -81,6 +102,7 @@ func FuzzLoad(f *testing.F) {
 	for _, cmd := range seeds()[:8] {
 		d.Batch(1, cmd)
 	}
+	d.Batch(1, lifeOfASession()...)
 	rows := map[string][]byte{}
 	d.Machine.Checkpoint(func(k, v []byte) { rows[string(k)] = slices.Clone(v) }, func([]byte) {})
 	keys := slices.Sorted(maps.Keys(rows))

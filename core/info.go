@@ -10,6 +10,8 @@ type VhostInfo struct {
 	Name, ID string
 	Queues   int
 	Sessions int
+	// Ready and Unacknowledged count messages.
+	Ready, Unacknowledged uint64
 	// MaxQueues and MaxConnections are -1 for no limit.
 	MaxQueues, MaxConnections int64
 }
@@ -108,6 +110,20 @@ type SessionCounts struct {
 // SessionCounts reports them. Every replica counts the same entries.
 func (m *Machine) SessionCounts() SessionCounts { return m.counts }
 
+// NamedSessions counts the named sessions that are attached, and those that are not.
+func (m *Machine) NamedSessions() (attached, detached int) {
+	m.eachSession(func(s *session) {
+		switch {
+		case !s.named():
+		case s.attached():
+			attached++
+		default:
+			detached++
+		}
+	})
+	return attached, detached
+}
+
 // ChannelInfo is an open channel, for listings.
 type ChannelInfo struct {
 	Session          SessionInfo
@@ -157,11 +173,28 @@ func (m *Machine) Vhosts() []VhostInfo {
 		if v.Deleted {
 			continue
 		}
-		info := VhostInfo{Name: v.Name, ID: v.ID, Queues: len(v.queues), Sessions: v.sessions, MaxQueues: v.MaxQueues, MaxConnections: v.MaxConnections}
-		list = append(list, info)
+		list = append(list, v.info())
 	}
 	slices.SortFunc(list, func(a, b VhostInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list
+}
+
+func (v *vhost) info() VhostInfo {
+	info := VhostInfo{Name: v.Name, ID: v.ID, Queues: len(v.queues), Sessions: v.sessions, MaxQueues: v.MaxQueues, MaxConnections: v.MaxConnections}
+	for _, q := range v.queues {
+		info.Ready += uint64(q.ready.len())
+		info.Unacknowledged += uint64(q.Unacked)
+	}
+	return info
+}
+
+// Vhost is one vhost, for listings; false if the group does not have it.
+func (m *Machine) Vhost(name string) (VhostInfo, bool) {
+	v := m.vhost[name]
+	if v == nil {
+		return VhostInfo{}, false
+	}
+	return v.info(), true
 }
 
 // Queues lists a vhost's queues by name, none for a vhost that the group does not have.

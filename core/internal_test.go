@@ -52,3 +52,34 @@ func TestModifiedDeliveriesAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestReconnectingDoesNotGrowAChannel: one delivery that is never settled must not keep the times of all that came later.
+func TestReconnectingDoesNotGrowAChannel(t *testing.T) {
+	m := New(1)
+	seq, fx := uint64(0), &Effects{}
+	apply := func(cmds ...entry.Command) {
+		var b []byte
+		for _, cmd := range cmds {
+			b = entry.Append(b, cmd)
+		}
+		node := min(seq, 1)
+		if err := m.Apply(seq+1, entry.AppendBatch(entry.AppendHeader(nil, int64(seq)*5000), node, node, seq, b), fx); err != nil {
+			t.Fatal(err)
+		}
+		seq++
+	}
+	apply(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v", Name: "/"})
+	record := message.AppendRecord(nil, &message.Record{Form: message.FormAMQP091, RoutingKey: []byte("q")})
+	for i := uint64(1); i <= 100; i++ {
+		ref := entry.Ref{Session: 1, Epoch: i, Channel: 1}
+		apply(&entry.Attach{Vhost: "/", Key: "k", Expiry: 60}, &entry.ChannelOpen{Ref: ref}, &entry.QueueDeclare{Ref: ref, Name: "q"},
+			&entry.Consume{Ref: ref, Queue: "q", Tag: "ct"}, &entry.Publish{Ref: ref, Record: record})
+		if i > 1 {
+			apply(&entry.Settle{Ref: ref, First: i, Last: i})
+		}
+	}
+	h := m.session[1].channels[0]
+	if h.flight.Len() != 1 || len(h.Runs) > 4 {
+		t.Errorf("%d runs for %d deliveries", len(h.Runs), h.flight.Len())
+	}
+}

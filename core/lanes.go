@@ -96,6 +96,17 @@ func (l *lanes) each(visit func(ready.Ref)) {
 	}
 }
 
+// detach takes all messages out, a list for each lane that has any.
+func (l *lanes) detach(to func(lane int, all ready.List, last uint32)) {
+	for i := range len(l.more) + 1 {
+		if from := l.lane(i); from.Len() > 0 {
+			all, last := from.Detach()
+			to(i, all, last)
+		}
+	}
+	l.n, l.used = 0, [4]uint64{}
+}
+
 func (l *lanes) clear(p *ready.Pool) {
 	l.zero.Clear(p)
 	for i := range l.more {

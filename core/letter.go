@@ -168,7 +168,7 @@ func texts(t message.Table, key string) []string {
 
 // bury ends a message that no consumer has accepted: it is dead-lettered where its queue says so.
 func (m *Machine) bury(q *queue, r *ready.Ref, why reason) {
-	if q.set.deadLetters {
+	if q.set.deadLetters && !q.vhost.Deleted {
 		m.deadLetter(q, r, why)
 	}
 	m.dispose(q.vhost, q, r)

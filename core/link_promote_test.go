@@ -137,3 +137,28 @@ func TestAPromotedClusterDeliversWhatItsSourceHadDrained(t *testing.T) {
 		t.Error("the promoted cluster's nodes cannot register")
 	}
 }
+
+func TestAPromotedClusterHasItsSourcesUsersSettingsAndWhatIsScheduled(t *testing.T) {
+	d := started(t)
+	d.Control(&entry.UserPut{Name: "u", Hash: "h", Tags: "administrator"}, &entry.PermissionSet{User: "u", Vhost: "/", Read: ".*"},
+		&entry.PolicySet{Vhost: "/", Name: "p", Pattern: ".*", ApplyTo: "queues", Definition: table("max-length", int32(5))},
+		&entry.VhostLimit{Vhost: "/", MaxQueues: 7, Connections: 7})
+	delayed := coretest.Record("later", "q", table("x-delay", int32(1000)), "scheduled")
+	d.Batch(1, &entry.ExchangeDeclare{Ref: ref, Name: "later", Type: "x-delayed-message", Arguments: table("x-delayed-type", "direct")},
+		&entry.QueueBind{Binding: entry.Binding{Ref: ref, Source: "later", Destination: "q", Key: "q"}},
+		&entry.Publish{Ref: ref, Record: delayed})
+	s := d.Standby()
+	s.Own(promotion)
+	m := s.Machine
+	if len(m.Users()) != 1 || m.Users()[0].Hash != "h" || len(m.Permissions()) != 1 || len(m.Policies("/")) != 1 || m.Vhosts()[0].MaxQueues != 7 {
+		t.Errorf("users %+v, permissions %+v, policies %+v, vhosts %+v", m.Users(), m.Permissions(), m.Policies("/"), m.Vhosts())
+	}
+	if q := m.Queues("/")[0]; q.Ready != 0 || m.NextDeadline() == 0 {
+		t.Fatalf("%d messages are ready, due is %d", q.Ready, m.NextDeadline())
+	}
+	s.Stamp = d.Stamp + 1000
+	s.Own(&entry.Tick{})
+	if q := m.Queues("/")[0]; q.Ready != 1 {
+		t.Errorf("%d messages are ready after the delay", q.Ready)
+	}
+}

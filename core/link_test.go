@@ -251,7 +251,11 @@ func TestADrainHoldsDeliveriesButNotAcknowledgements(t *testing.T) {
 	if got, want := d.Machine.NextDeadline(), d.Stamp+100; got != want {
 		t.Fatalf("the drain ends at %d, want %d", got, want)
 	}
-	d.Stamp += 100
+	d.Stamp += 99
+	if fx := d.Control(&entry.Tick{}); len(fx) > 0 || d.Machine.Link().Gate.Drain == 0 {
+		t.Errorf("before the drain's end: %+v", fx)
+	}
+	d.Stamp++
 	if fx := only(d.Control(&entry.Tick{}), core.EffectDelivered); len(fx) != 1 || d.Machine.Link().Gate.Drain != 0 {
 		t.Errorf("after the drain's time: %+v", fx)
 	}

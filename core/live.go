@@ -109,6 +109,9 @@ func (m *Machine) contents(visit func(loc message.Loc, size uint32)) {
 		for _, q := range v.queues {
 			q.ready.each(func(r ready.Ref) { visit(message.Loc(r.Loc), r.Size) })
 		}
+		for _, x := range v.remains {
+			x.list.Each(func(r ready.Ref) { visit(message.Loc(r.Loc), r.Size) })
+		}
 		for _, x := range v.held {
 			x.visit(visit)
 		}

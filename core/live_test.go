@@ -120,6 +120,9 @@ func TestCheckpointWritesOnlyWhatChanged(t *testing.T) {
 		t.Errorf("%d rows put and %d deleted for one get, after %d for 5000 messages", puts, dels, first)
 	}
 	d.Batch(1, &entry.QueueDelete{Ref: ref, Name: "q"})
+	for d.Machine.NextDeadline() != 0 {
+		d.Control(&entry.Tick{})
+	}
 	if _, dels := d.Checkpoint(); dels < 10 {
 		t.Errorf("%d rows deleted with a queue of 5000 messages", dels)
 	}

@@ -55,6 +55,10 @@ func (m *Machine) loadRow(t table, c *rowCoder) {
 	case tableWindow:
 		w := &window{meta: meta{stored: true}}
 		w.code(c)
+		if len(w.Digests)%digestBytes != 0 || len(w.Digests) > chunkIDs*digestBytes {
+			c.fail("length of a window")
+			return
+		}
 		if w.session = m.ownerOf(c, w.Session); w.session != nil {
 			m.dedup.add(w)
 		}
@@ -101,7 +105,7 @@ func (m *Machine) loadOfVhost(t table, c *rowCoder) {
 	case tableNotes:
 		m.loadNotes(c)
 	default:
-		if !m.access.load(t, c) {
+		if !m.access.load(t, c) && !m.registry.load(t, c) {
 			c.fail(fmt.Sprintf("table %d is not known to this version", t))
 		}
 	}
@@ -233,21 +237,24 @@ func (m *Machine) loadReady(c *rowCoder) {
 	if v == nil {
 		return
 	}
-	q := v.queue[uint32(owner[1])]
-	if q == nil || len(refs) == 0 {
-		c.fail("queue of a chunk is missing, or the chunk is empty")
-		return
-	}
 	lane := owner[2] >> 32
-	if lane > uint64(len(q.ready.more)) {
-		c.fail("lane of a chunk is beyond its queue's priorities")
-		return
-	}
 	for i := range refs {
 		if priorityOf(&refs[i]) != int(lane) {
 			c.fail("message in a lane of another priority")
 			return
 		}
+	}
+	q, aside := v.queue[uint32(owner[1])], v.remainsIn(uint32(owner[1]), uint32(lane), uint32(owner[2]))
+	switch {
+	case q == nil && aside == nil || len(refs) == 0:
+		c.fail("queue of a chunk is missing, or the chunk is empty")
+		return
+	case aside != nil:
+		aside.list.Load(&m.queuePool, uint32(owner[2]), refs)
+		return
+	case lane > uint64(len(q.ready.more)):
+		c.fail("lane of a chunk is beyond its queue's priorities")
+		return
 	}
 	q.ready.lane(int(lane)).Load(&m.queuePool, uint32(owner[2]), refs)
 }
@@ -317,6 +324,9 @@ func (m *Machine) loadFlight(c *rowCoder) {
 // Loaded ends loading: what is derived from rows is made anew. Errors: ErrRow.
 func (m *Machine) Loaded() error {
 	for _, v := range m.vhosts {
+		if err := m.linkRemains(v); err != nil {
+			return err
+		}
 		for _, x := range v.exchanges {
 			v.configureExchange(x)
 		}

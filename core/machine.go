@@ -28,7 +28,9 @@ type Machine struct {
 	tagPool   ledger.Pool
 	live      liveness
 	timers    timers
+	draining  []*vhost // deleted, or with remains; by number
 	access    access
+	registry  vhosts
 	counts    SessionCounts
 	dedup     dedup
 
@@ -50,6 +52,7 @@ type Machine struct {
 	owing     []*consumer // that are owed deliveries and have credit, at the end of the command
 	doomed    []*exchange
 	dueLeft   int    // how much that is due may still be carried out
+	clearLeft int    // how much may still be let go of
 	fresh     uint64 // messages behind this number came with the command at hand
 	cascade   int    // dead letters of those
 
@@ -133,7 +136,7 @@ func (m *Machine) failed(index uint64, err error) error {
 
 // run applies the batches of an entry.
 func (m *Machine) run(index uint64, data []byte, r entry.Reader, fx *Effects) (err error) {
-	m.index, m.data, m.fx, m.dueLeft = index, data, fx, dueMost
+	m.index, m.data, m.fx, m.dueLeft, m.clearLeft = index, data, fx, dueMost, m.bounds.clears
 	if r.Stamp > m.header.Stamp {
 		m.header.Stamp = r.Stamp
 		m.touch(&m.header)
@@ -254,10 +257,12 @@ func (m *Machine) apply(cmd entry.Command) {
 		m.applyAnswered(x)
 	case *entry.SessionStatus:
 		m.applySessionStatus(x)
+	case *entry.NodeAddress:
+		m.applyNodeAddress(x)
 	case *entry.SessionClose:
 		m.applySessionClose(x)
 	default:
-		if !m.applyAccess(cmd) && !m.applyLink(cmd) {
+		if !m.applyAccess(cmd) && !m.applyLink(cmd) && !m.applyVhosts(cmd) {
 			m.applyOnChannel(cmd)
 		}
 	}

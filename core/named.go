@@ -34,7 +34,7 @@ type terms struct {
 	KeepInFlight bool
 	KeepOnClose  bool
 	Address      string
-	Left         int64 // stamp from which the expiry runs, 0 while attached
+	Left         int64 // stamp from which the expiry runs; 0 while attached, and from a promotion to the first leader
 	Adopt        int64 // stamp until which what was left may be adopted, 0 for nothing left
 	Released     uint32
 	Takeovers    []takeover
@@ -103,14 +103,18 @@ func (s *session) deadline() int64 {
 	return s.expires()
 }
 
+// expires is when a detached session does, 0 for not yet known.
 func (s *session) expires() int64 {
+	if s.Left == 0 {
+		return 0
+	}
 	return max(s.Left+int64(s.Expiry)*1000, s.Contended, 1)
 }
 
 func (s *session) due(m *Machine) {
 	switch {
 	case s.gone || !s.named():
-	case !s.attached() && s.expires() <= m.header.Stamp:
+	case !s.attached() && s.Left != 0 && s.expires() <= m.header.Stamp:
 		m.counts.Expired++
 		m.end(s, entry.Modified)
 	case s.attached() && s.Adopt != 0 && s.Adopt <= m.header.Stamp:
@@ -137,7 +141,8 @@ func (m *Machine) restartTimers() {
 
 // promoteSessions makes of a standby's sessions those of a cluster of its own: named ones are detached, under a generation
 // that orders above all epochs of the source's, and keep their deliveries; anonymous ones end. Delivery tags jump, so that
-// none is minted again that the source may have minted last.
+// none is minted again that the source may have minted last. Expiries begin with the first leader: the stamp of the cut is
+// old.
 func (m *Machine) promoteSessions(generation uint64) {
 	m.header.Generation = generation
 	m.touch(&m.header)
@@ -155,7 +160,7 @@ func (m *Machine) promoteSessions(generation uint64) {
 			continue
 		}
 		s.Epoch = generation << generationShift
-		s.Left = m.header.Stamp
+		s.Left = 0
 		m.touch(s)
 		for _, h := range s.channels {
 			h.LastTag += gapTags

@@ -271,7 +271,7 @@ func withPolicy(own, definition message.Table) message.Table {
 func (v *vhost) configure(q *queue) bool {
 	args, _ := message.ParseTable(q.Arguments) // they parsed when the queue was declared
 	kind := "classic_queues"
-	if value, _ := args.Get(argumentQueueType); value == "quorum" {
+	if value, _ := args.Get(argumentQueueType); value == queueTypeQuorum {
 		kind = "quorum_queues"
 	}
 	q.policy, q.operator = v.policyFor(q.Name, "all", "queues", kind)

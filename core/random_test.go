@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/coretest"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
@@ -58,6 +59,9 @@ func (w *walk) do(h *modelChannel, cmds ...entry.Command) {
 // ticks plays the leader: a Tick while something is due.
 func (w *walk) ticks() {
 	for w.d.Machine.NextDeadline() != 0 && w.d.Machine.NextDeadline() <= w.d.Stamp {
+		if w.d.Machine.NextDeadline() == 1 && w.pick("restart in the middle", 3) == 0 {
+			w.restart(nil)
+		}
 		w.m.comeDue()
 		w.m.check(w.d.Control(&entry.Tick{}))
 		w.reviveLate()
@@ -73,9 +77,10 @@ func (w *walk) waitLong(*modelChannel) { w.pass(500 + w.pick("long time", 1500))
 func (w *walk) pass(millis int) {
 	end := w.d.Stamp + int64(millis)
 	for w.d.Stamp < end {
+		was := w.d.Stamp
 		w.d.Stamp = end
 		if next := w.d.Machine.NextDeadline(); next != 0 {
-			w.d.Stamp = min(end, next)
+			w.d.Stamp = max(was, min(end, next))
 		}
 		w.m.now = w.d.Stamp
 		w.ticks()
@@ -363,7 +368,7 @@ func (w *walk) restart(*modelChannel) {
 // the kept-up fingerprint is the recomputed one, and a restart from rows changes nothing.
 func TestMachineBehavesAsTheModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		w := &walk{t: rt, d: coretest.New(rt), m: newModel(rt)}
+		w := &walk{t: rt, d: coretest.NewOf(rt, core.NewFrugal), m: newModel(rt)}
 		w.d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.NodeUp{Node: 2, Nonce: 7}, &entry.VhostCreate{ID: "v1", Name: "/"})
 		w.attach(1)
 		w.attach(2)

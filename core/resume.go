@@ -76,7 +76,7 @@ func (m *Machine) park(h *channel) {
 	}
 	for _, c := range h.consumers {
 		c.queue.leave(c)
-		c.Claim, c.Unwritten, c.UnwrittenBytes = true, 0, 0
+		c.Claim = true
 		m.touch(c)
 	}
 	h.Tx, h.Confirm, h.Dead, h.Parked, h.Resumed, h.Resent = false, false, true, true, true, nil
@@ -116,7 +116,7 @@ func (m *Machine) resume(s *session, x *entry.Attach) {
 // reclaim makes of what a parked channel holds what it is on a new attachment: its deliveries are owed unless they are kept,
 // and have failed once if their process is gone.
 func (m *Machine) reclaim(h *channel, keep, failed bool) {
-	h.Written, h.Owed, h.OwedGets = h.LastTag, 0, 0
+	h.Owed, h.OwedGets = 0, 0
 	for _, c := range h.consumers {
 		c.Owed, c.Cursor = 0, 0
 		m.touch(c)

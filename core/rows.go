@@ -57,6 +57,9 @@ type checkpoint struct {
 	key []byte
 }
 
+// Changed is how many objects the next Checkpoint is about: it takes time, and memory until then, for each.
+func (m *Machine) Changed() int { return len(m.dirty) }
+
 // Checkpoint reports what has changed since the last call, or since the state was loaded or made: rows to put and rows to
 // delete, to be written in this order in one batch. Slices are valid during the call only. Keys begin with a table octet
 // and are meant to be loaded in order; what a row holds is this package's business.
@@ -70,6 +73,8 @@ func (m *Machine) Checkpoint(put func(key, value []byte), del func(key []byte)) 
 			c.notes(x)
 		case *channel:
 			c.flightChunks(x)
+		case *vhost:
+			c.remains(x)
 		}
 	}
 	clear(m.dirty)
@@ -98,14 +103,15 @@ func (c *checkpoint) begin() *rowCoder {
 }
 
 func (c *checkpoint) readyChunks(q *queue) {
-	c.lane(q, 0, &q.ready.zero)
+	owner := chunkOwner{uint64(q.Vhost), uint64(q.ID)}
+	c.lane(owner, 0, &q.ready.zero)
 	for i := range q.ready.more {
-		c.lane(q, uint64(i)+1, &q.ready.more[i])
+		c.lane(owner, uint64(i)+1, &q.ready.more[i])
 	}
 }
 
-func (c *checkpoint) lane(q *queue, lane uint64, list *ready.List) {
-	owner := chunkOwner{uint64(q.Vhost), uint64(q.ID)}
+// lane reports the chunks of one list; owner says whose they are, but for the chunk.
+func (c *checkpoint) lane(owner chunkOwner, lane uint64, list *ready.List) {
 	list.Changes(func(id uint32, refs []ready.Ref) {
 		owner[2] = lane<<32 | uint64(id)
 		row, n := c.begin(), uint64(len(refs))

@@ -2,7 +2,6 @@ package core_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -157,35 +156,6 @@ func TestConfirmsOfSeveralEntriesBecomeOne(t *testing.T) {
 	}
 	if len(fx.List) != 1 || fx.List[0].Count != 6 {
 		t.Errorf("effects %v, want one confirm of 6", fx.List)
-	}
-}
-
-func TestDeletedVhostGoesInPiecesAndFreesItsContent(t *testing.T) {
-	d := started(t)
-	for i := range 40 {
-		name := fmt.Sprint("many", i)
-		cmds := []entry.Command{&entry.QueueDeclare{Ref: ref, Name: name, NoWait: true}}
-		for range 1000 {
-			cmds = append(cmds, &entry.Publish{Ref: ref, Record: coretest.Record("", name, nil, "x")})
-		}
-		d.Batch(1, cmds...)
-	}
-	d.Control(&entry.VhostDelete{ID: "v1", Name: "/"})
-	d.Restart()
-	left := d.Machine.Live(0, 1<<30)
-	for ticks := 0; d.Machine.NextDeadline() != 0; ticks++ {
-		if ticks > 20 {
-			t.Fatal("the vhost does not come to an end")
-		}
-		d.Control(&entry.Tick{})
-		now := d.Machine.Live(0, 1<<30)
-		if left-now > 30_000 {
-			t.Fatalf("%d messages went at once", left-now)
-		}
-		left = now
-	}
-	if d.Checkpoint(); left != 0 || d.Rows() > 4 { // header, local facts and the node
-		t.Errorf("%d references and %d rows are left", left, d.Rows())
 	}
 }
 

@@ -77,7 +77,7 @@ func settingsOf(t message.Table) settings {
 		maxBytes: number("x-max-length-bytes"), deliveryLimit: number("x-delivery-limit"), consumerExpiry: number("x-consumer-timeout"),
 		maxPriority: uint8(min(max(number("x-max-priority"), 0), priorityMax))}
 	kind, _ := t.Get(argumentQueueType)
-	s.quorum = kind == "quorum"
+	s.quorum = kind == queueTypeQuorum
 	if _, said := t.Get("x-delivery-limit"); s.quorum && !said {
 		s.deliveryLimit = deliveryLimitQuorum
 	}
@@ -160,7 +160,7 @@ func (v *vhost) checkQueueArguments(name string, arguments []byte) (Code, string
 // checkQueueType accepts classic and quorum, which mean the same replicated queue here.
 func (v *vhost) checkQueueType(name string, t message.Table) (Code, string) {
 	value, ok := t.Get(argumentQueueType)
-	if !ok || value == "classic" || value == "quorum" {
+	if !ok || value == "classic" || value == queueTypeQuorum {
 		return CodeOK, ""
 	}
 	wrong := unacceptable(value)

@@ -38,7 +38,10 @@ func (h *headerRow) code(c *rowCoder) {
 }
 
 // localRow is what this cluster alone knows.
-type localRow struct{ ClusterID string }
+type localRow struct {
+	ClusterID string
+	Addresses []NodeAddress // by node
+}
 
 type local struct {
 	meta
@@ -46,7 +49,10 @@ type local struct {
 }
 
 func (*local) key(dst []byte) []byte { return keyOf(dst, tableLocal) }
-func (l *localRow) code(c *rowCoder) { c.str(&l.ClusterID) }
+func (l *localRow) code(c *rowCoder) {
+	c.str(&l.ClusterID)
+	c.addresses(&l.Addresses)
+}
 
 type nodeRow struct {
 	Node        uint64
@@ -80,16 +86,19 @@ type vhostRow struct {
 	Consumers                 uint32 // number of the last consumer
 	Held                      uint64 // id of the last held message
 	Deleted                   bool   // it goes in pieces
+	QueueType                 string // of queues that do not name theirs, "" for classic
 	MaxQueues, MaxConnections int64  // none for no limit
+	Remains                   []remainsRow
 }
 
 type vhost struct {
 	meta
 	vhostRow
-	held          []*held // in no order
-	delaying      int     // exchanges that delay
-	timer         timer
-	policies      []*policy // operator policies behind the others, each by name
+	held          []*held    // in no order
+	remains       []*remains // what is let go of in pieces, the oldest first
+	drained       []*remains // what was, but for the rows
+	delaying      int        // exchanges that delay
+	policies      []*policy  // operator policies behind the others, each by name
 	router        *route.Router
 	exchanges     []*exchange // in no order: nothing may depend on it
 	exchange      map[string]*exchange
@@ -124,8 +133,19 @@ func (v *vhostRow) code(c *rowCoder) {
 	c.u32(&v.Consumers)
 	c.u64(&v.Held)
 	c.boolean(&v.Deleted)
+	c.str(&v.QueueType)
 	c.i64(&v.MaxQueues)
 	c.i64(&v.MaxConnections)
+	n := uint64(len(v.Remains))
+	if c.count(&n); !c.encoding {
+		v.Remains = make([]remainsRow, n)
+	}
+	for i := range v.Remains {
+		v.Remains[i].code(c)
+	}
+	if n == 0 {
+		v.Remains = nil
+	}
 }
 
 type exchangeRow struct {

@@ -1,6 +1,9 @@
 package core
 
-import "github.com/understudy-mq/understudy/core/entry"
+import (
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/internal/ledger"
+)
 
 // SessionState is how a session came to its attachment.
 type SessionState uint8
@@ -28,7 +31,7 @@ type SessionStatus struct {
 	State        SessionState
 	Expiry       uint32 // seconds
 	KeepInFlight bool
-	InFlight     int // deliveries
+	InFlight     int // deliveries that await a settlement
 	Released     int // deliveries that the newest attach took from the session
 	Channels     []ChannelStatus
 	Publishers   []PublisherStatus
@@ -62,14 +65,16 @@ func (m *Machine) applySessionStatus(x *entry.SessionStatus) {
 
 func (s *session) status() *SessionStatus {
 	x := &SessionStatus{State: s.State, Expiry: s.Expiry, KeepInFlight: s.KeepInFlight, Released: int(s.Released)}
-	tags := 0
 	for _, h := range s.channels {
 		c := ChannelStatus{Number: h.Number, Highest: h.LastTag}
-		x.InFlight += h.flight.Len()
-		for tag := h.flight.Next(1); tag != 0 && tags < statusTagsMax; tag = h.flight.Next(tag + 1) {
-			c.InFlight = append(c.InFlight, tag)
-			tags++
-		}
+		h.flight.Each(func(tag uint64, r *ledger.Record) {
+			if r.Flags&flagNoAck != 0 {
+				return
+			}
+			if x.InFlight++; x.InFlight <= statusTagsMax {
+				c.InFlight = append(c.InFlight, tag)
+			}
+		})
 		x.Channels = append(x.Channels, c)
 	}
 	for _, p := range s.publishers {

@@ -19,6 +19,7 @@ func accessOf(m *core.Machine) string {
 func filled(t *testing.T) *coretest.Driver {
 	d := coretest.New(t)
 	d.Control(&entry.NodeUp{Node: 1, Nonce: 7})
+	d.Control(&entry.VhostPut{ID: "v1", Name: "/", Groups: 1}, &entry.VhostPut{ID: "v2", Name: "other", Groups: 1})
 	d.Batch(1, &entry.UserPut{Name: "zoe", Hash: "h", Algorithm: "a", Tags: "administrator,management"},
 		&entry.UserPut{Name: "a"},
 		&entry.UserLimits{Name: "zoe", MaxConnections: 3},
@@ -102,8 +103,8 @@ func TestEveryChangeOfAccessHasAGenerationAndAnAnswer(t *testing.T) {
 	d := filled(t)
 	for _, cmd := range []entry.Command{
 		&entry.UserPut{Request: 9, Name: "zoe"}, &entry.UserLimits{Request: 9, Name: "zoe"},
-		&entry.PermissionSet{Request: 9, User: "zoe"}, &entry.PermissionClear{Request: 9, User: "zoe"},
-		&entry.TopicPermissionSet{Request: 9, User: "zoe"}, &entry.TopicPermissionClear{Request: 9, User: "zoe"},
+		&entry.PermissionSet{Request: 9, User: "zoe", Vhost: "/"}, &entry.PermissionClear{Request: 9, User: "zoe"},
+		&entry.TopicPermissionSet{Request: 9, User: "zoe", Vhost: "/"}, &entry.TopicPermissionClear{Request: 9, User: "zoe"},
 		&entry.UserDelete{Request: 9, Name: "zoe"},
 	} {
 		before := d.Machine.AccessGeneration()
@@ -115,14 +116,16 @@ func TestEveryChangeOfAccessHasAGenerationAndAnAnswer(t *testing.T) {
 			t.Errorf("%T: answered with %+v", cmd, fx)
 		}
 	}
+	d.Batch(1, &entry.UserPut{Name: "zoe"})
 	for _, cmd := range []entry.Command{
 		&entry.UserDelete{Name: "no"}, &entry.UserLimits{Name: "no"}, &entry.PermissionSet{User: "no"}, &entry.PermissionClear{User: "no"},
 		&entry.TopicPermissionSet{User: "no"}, &entry.TopicPermissionClear{User: "no"},
+		&entry.PermissionSet{User: "zoe", Vhost: "no"}, &entry.TopicPermissionSet{User: "zoe", Vhost: "no"},
 	} {
 		before := accessOf(d.Machine)
 		fx := d.Batch(1, cmd)
 		if len(fx) != 1 || fx[0].Kind != core.EffectRefused || fx[0].Code != core.CodeNotFound || accessOf(d.Machine) != before {
-			t.Errorf("%T of a user that is not there: %+v", cmd, fx)
+			t.Errorf("%T of a user or vhost that is not there: %+v", cmd, fx)
 		}
 	}
 }

@@ -6,6 +6,8 @@
 // calls, whatever happens to leaders. An entry is handed to Machine.Apply only when a majority of the voters, this node
 // included, has it on disk. A failed fsync ends the process (Options.Fatal).
 //
+// A standby's group (its machine says so) proposes only what Replay and ControlLocal hand it.
+//
 // Not guaranteed: that Submit's commands are applied at all once the node loses its registration (its clients are then
 // closed and the commands are dropped, unconfirmed). That a question that one node Asks another is answered.
 //

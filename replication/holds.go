@@ -20,6 +20,7 @@ import (
 const (
 	holdsFile      = "link-holds.json"
 	holdsSaveEvery = 10 * time.Second
+	holdsTellEvery = 2 * time.Second // each standby's place in a group, to the other nodes
 	// holdGrace is how long a hold that was remembered lasts at least after a restart: the standby may have been kept
 	// from asking by the very restart.
 	holdGrace = time.Minute
@@ -75,6 +76,7 @@ type hold struct {
 	After    map[uint64]uint64 `json:"after"`
 	Seen     time.Time         `json:"seen"`
 	loosened string            // why nothing is kept for it any more; "" while something is
+	told     map[uint64]time.Time
 }
 
 func newHolds(o *Options) *holds {
@@ -149,8 +151,8 @@ func (h *holds) write(b []byte) error {
 	return h.fs.Rename(h.path+".new", h.path)
 }
 
-// note takes a standby's word how far it is in a group.
-func (h *holds) note(name string, group, after uint64) {
+// note takes a standby's word how far it is in a group. It says whether the other nodes are to be told: now and then.
+func (h *holds) note(name string, group, after uint64) (tell bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	x := h.list[name]
@@ -159,8 +161,15 @@ func (h *holds) note(name string, group, after uint64) {
 		x = &hold{After: map[uint64]uint64{}}
 		h.list[name] = x
 	}
+	if x.told == nil {
+		x.told = map[uint64]time.Time{}
+	}
 	x.After[group], x.Seen, x.loosened = after, h.now(), ""
 	h.dirty = true
+	if tell = h.now().Sub(x.told[group]) >= holdsTellEvery; tell {
+		x.told[group] = h.now()
+	}
+	return tell
 }
 
 func (h *holds) makeRoom() {
@@ -269,8 +278,12 @@ func heldBytes(segments []log.SegmentInfo, after map[uint64]uint64) (sum int64) 
 
 // Hold notes that the standby called name has every entry of the group up to after, and is alive: this node keeps what
 // follows in its log, as far as HoldSilence and HoldDiskPercent allow, also across restarts. The place may be lower than
-// before: a standby may have been made anew. Safe from any goroutine.
-func (n *Node) Hold(name string, group, after uint64) { n.holds.note(name, group, after) }
+// before: a standby may have been made anew. The other nodes are told every few seconds. Safe from any goroutine.
+func (n *Node) Hold(name string, group, after uint64) {
+	if n.holds.note(name, group, after) {
+		n.tellCovered(name, group, after)
+	}
+}
 
 // Unhold forgets the standby called name.
 func (n *Node) Unhold(name string) { n.holds.drop(name) }

@@ -1,7 +1,9 @@
 package replication_test
 
 import (
+	"bytes"
 	"context"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -244,5 +246,120 @@ func TestTheLogIsKeptForAStandby(t *testing.T) {
 	}
 	if r := m.read(origin(), 1000); r.Status != replication.ReadPurged || r.First != m.group().Status().FirstIndex {
 		t.Errorf("a read of what is gone: %+v", r)
+	}
+}
+
+func TestEveryNodeHearsHowFarAStandbyIs(t *testing.T) {
+	type word struct {
+		name         string
+		group, index uint64
+	}
+	heard := make([]chan word, 3)
+	ms := cluster(t, 3, func(m *member) {
+		to := make(chan word, 8)
+		heard[m.opts.NodeID-1] = to
+		m.opts.Observer.Covered = func(name string, group, index uint64) { to <- word{name, group, index} }
+	})
+	for _, m := range ms {
+		<-m.reg // connected
+	}
+	want := word{"standby", 0, 77}
+	ms[1].node.Covered(want.name, want.group, want.index)
+	for i, to := range heard {
+		select {
+		case got := <-to:
+			if got != want {
+				t.Errorf("node %d heard %+v, want %+v", i+1, got, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("node %d heard nothing", i+1)
+		}
+	}
+	ms[1].node.Hold("another", 0, 5) // one node hears of it, all hold
+	for _, m := range ms {
+		eventually(t, "every node holds", func() bool {
+			return slices.ContainsFunc(m.node.Holds(), func(h replication.Hold) bool { return h.Name == "another" && h.Positions[0] == 5 })
+		})
+	}
+}
+
+// TestAnyNodeOfAStandbyHandsOverWhatItHasRead: the leader proposes what the others forward.
+func TestAnyNodeOfAStandbyHandsOverWhatItHasRead(t *testing.T) {
+	source := options(t, 1)
+	source.start()
+	defer source.stop()
+	<-source.reg
+	source.mustSubmit(0, 200)
+	eventually(t, "applied", func() bool { return source.machine.Count() == 200 })
+	ms := cluster(t, 3, func(m *member) { m.opts.Standby = true })
+	for _, m := range ms {
+		eventually(t, "attached", func() bool {
+			_ = m.group().ControlLocal(simtest.Attach(origin().index))
+			is, _, _ := m.machine.Standing()
+			return is
+		})
+	}
+	leader := leaderOf(ms)
+	follower := ms[leader%3+1]
+	follower.follow(source)
+	for _, m := range ms {
+		eventually(t, "all have it", func() bool { return m.machine.Count() == 200 })
+		if m.machine.Own() > 0 || len(m.reg) > 0 {
+			t.Errorf("node %d: the standby made %d entries of its own; registered %v", m.opts.NodeID, m.machine.Own(), len(m.reg) > 0)
+		}
+	}
+}
+
+// TestASourceRestoredFromABackupIsNotFollowed: its log was rewound and has grown again, to the same index in the same term,
+// but it is another log.
+func TestASourceRestoredFromABackupIsNotFollowed(t *testing.T) {
+	m := options(t, 1)
+	m.start()
+	<-m.reg
+	m.mustSubmit(0, 100)
+	eventually(t, "applied", func() bool { return m.machine.Count() == 100 })
+	m.stop()
+	backup := options(t, 1)
+	if err := os.CopyFS(backup.opts.Dir, os.DirFS(m.opts.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	restore(t, m.machine, backup.machine)
+
+	lives := func(m *member, from uint64) place {
+		m.start()
+		<-m.reg
+		m.mustSubmit(from, from+1)
+		eventually(t, "applied", func() bool { return m.machine.Count() == 101 })
+		_, end := m.readAll(origin())
+		return end
+	}
+	standby := lives(m, 1000)
+	m.stop()
+	defer backup.stop()
+	if end := lives(backup, 2000); end.index < standby.index || end.term != standby.term {
+		t.Fatalf("the restored log ends at %+v, the standby is at %+v: this tests nothing", end, standby)
+	}
+	if r := backup.read(standby, 1000); r.Status != replication.ReadMismatch || r.Term != standby.term || r.Hash == standby.hash {
+		t.Errorf("a restored source answers %+v to the place %+v", r, standby)
+	}
+}
+
+// restore makes one machine's state another's.
+func restore(t *testing.T, from, to *simtest.Machine) {
+	t.Helper()
+	s, err := from.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if _, err := s.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	index, term, _, err := to.Stage(context.Background(), &b)
+	if err == nil {
+		err = to.Install(index, term)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -91,6 +91,8 @@ type Observer struct {
 	Unregistered func(group uint64, reason string)
 	// Leader: the group's leader as this node knows it, 0 for none.
 	Leader func(group, leader, term uint64)
+	// Covered: the standby called name has the group's entries up to index for good, says this node or a peer.
+	Covered func(name string, group, index uint64)
 	// Synced: an fsync of the log took seconds.
 	Synced func(seconds float64)
 }

@@ -276,6 +276,8 @@ func (n *Node) take(from uint64, f transport.Frame) error {
 	switch f.Kind {
 	case transport.Response:
 		return n.answered(f.Payload)
+	case transport.Covered:
+		return n.takeCovered(f.Payload)
 	case transport.Ask:
 		return n.takeAsk(from, f.Payload)
 	case transport.Tell:

@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -17,8 +19,23 @@ import (
 type Attach struct {
 	Vhost      string
 	User       string
-	Key        string // "" is an anonymous session, which ends with its connection
-	Connection string // display name: "peer -> local"
+	Connection string        // display name: "peer -> local"
+	Properties message.Table // the client's, which may name a session (Request)
+	ClientID   string        // container-id of AMQP 1.0, "" for AMQP 0-9-1
+	// Own says that the broker itself asks: nothing is judged, counted or limited.
+	Own bool
+}
+
+// Grant is what a named session was granted.
+type Grant struct {
+	Named        bool
+	State        core.SessionState
+	Expiry       uint32 // seconds
+	KeepInFlight bool
+	KeepNumbers  bool
+	Address      string // of this session alone, the same on every attachment: to make names of
+	InFlight     int    // deliveries that it has
+	Released     int    // deliveries that were taken from it as failed once too often
 }
 
 // Submitter takes encoded commands for one group, in order; replication's Group is one.
@@ -34,12 +51,18 @@ type Contents interface {
 	Content(loc message.Loc, size uint32) ([]byte, error)
 }
 
+// Home says where a vhost is. A vhost that is deleted and made anew under the same name has another ID.
+type Home struct {
+	ID    string
+	Group uint64
+}
+
 // Options configure a Broker.
 type Options struct {
 	Node      uint64
 	Submit    map[uint64]Submitter // by data group
 	Contents  map[uint64]Contents
-	VhostHome func(vhost string) (group uint64, ok bool) // which group holds a vhost; safe from any goroutine
+	VhostHome func(vhost string) (Home, bool) // where a vhost is; safe from any goroutine
 	// Access knows who may do what; nil allows everything to everybody (for tests of what lies beneath).
 	Access *auth.Registry
 	// IsTopic says whether an exchange is a topic exchange, or is not known here; nil is for always. Topic permissions
@@ -49,18 +72,25 @@ type Options struct {
 	Denied func(user, vhost, text string)
 	// Elsewhere counts what a user holds on other nodes; nil is a node alone. Safe from any goroutine.
 	Elsewhere func(user string) (connections, channels int)
+	// Policy answers what policies say of a connection's session; nil is NoPolicy for all. Safe from any goroutine.
+	Policy func(vhost, user, connectionName string) core.SessionPolicy
+	// ExpiryMax caps what sessions ask for, in seconds; 0 is no cap. SessionsMax bounds the named sessions of a user in a
+	// vhost; 0 is no bound.
+	ExpiryMax, SessionsMax uint32
 }
 
 // Broker is a node's hub between the endpoints of its connections and the machines of its data groups.
 type Broker struct {
 	node   uint64
-	home   func(string) (uint64, bool)
+	home   func(string) (Home, bool)
 	groups map[uint64]*group
 	access *auth.Registry
 	topics func(vhost, exchange string) bool
 	denied func(user, vhost, text string)
 	usage  *usage
 	flow   Flow
+	policy func(vhost, user, connectionName string) core.SessionPolicy
+	bounds struct{ expiry, sessions uint32 }
 	Stats  Stats
 }
 
@@ -96,11 +126,15 @@ type attempt struct {
 // New makes a Broker; its groups serve once Registered.
 func New(o Options) *Broker {
 	b := &Broker{node: o.Node, home: o.VhostHome, access: o.Access, topics: o.IsTopic, denied: o.Denied, usage: newUsage(o.Elsewhere), groups: map[uint64]*group{}}
+	b.policy, b.bounds.expiry, b.bounds.sessions = o.Policy, o.ExpiryMax, o.SessionsMax
 	if b.topics == nil {
 		b.topics = func(string, string) bool { return true }
 	}
 	if b.denied == nil {
 		b.denied = func(string, string, string) {}
+	}
+	if b.policy == nil {
+		b.policy = func(string, string, string) core.SessionPolicy { return NoPolicy }
 	}
 	for id, s := range o.Submit {
 		b.groups[id] = &group{
@@ -113,28 +147,65 @@ func New(o Options) *Broker {
 
 // Attach attaches endpoint e to a session and answers once the machine has applied it. Refusals are *Error.
 func (b *Broker) Attach(ctx context.Context, a Attach, e Endpoint) (*Session, error) {
-	id, ok := b.home(a.Vhost)
-	g := b.groups[id]
+	home, ok := b.home(a.Vhost)
+	g := b.groups[home.Group]
 	if !ok || g == nil {
-		return nil, &Error{core.CodeNotAllowed, fmt.Sprintf("vhost %s not found", a.Vhost)}
+		return nil, &Error{Code: core.CodeNotAllowed, Text: fmt.Sprintf("vhost %s not found", a.Vhost)}
 	}
-	s := &Session{group: g, endpoint: e, user: a.User, vhost: a.Vhost, denied: b.denied}
-	if err := b.enter(s); err != nil {
-		return nil, err
+	s := &Session{group: g, endpoint: e, user: a.User, vhost: a.Vhost, home: home, homeOf: b.home, denied: b.denied}
+	if !a.Own {
+		if err := b.enter(s); err != nil {
+			return nil, err
+		}
 	}
-	err := g.attach(ctx, a, s)
+	cmd, err := b.ask(a, s)
+	if err == nil {
+		err = g.attach(ctx, cmd, s)
+	}
 	if err == nil {
 		if why := s.outlawed(); why != nil { // meanwhile, when Reauthorize may not have seen it yet
-			s.End()
+			s.Detach()
 			err = why
 		}
 	}
 	if err != nil {
 		s.release()
-		return nil, err
+		return nil, about(err, cmd.Key != "")
 	}
 	b.Stats.Attached.Add(1)
 	return s, nil
+}
+
+// about says of a refusal whether the client had asked for a named session.
+func about(err error, named bool) error {
+	var e *Error
+	if !named || !errors.As(err, &e) {
+		return err
+	}
+	x := *e
+	x.Named = true
+	return &x
+}
+
+// ask makes of what the client says the command that attaches.
+func (b *Broker) ask(a Attach, s *Session) (entry.Attach, error) {
+	cmd := entry.Attach{Vhost: a.Vhost, VhostID: s.home.ID, User: a.User, Connection: a.Connection}
+	r, err := ParseRequest(a.Properties, a.ClientID, b.policy(a.Vhost, a.User, ConnectionName(a.Properties)))
+	if err != nil {
+		return cmd, &Error{Code: core.CodeNotAllowed, Text: err.Error(), Named: true}
+	}
+	if r.Key == "" {
+		return cmd, nil
+	}
+	if b.bounds.expiry > 0 {
+		r.Expiry = min(r.Expiry, b.bounds.expiry)
+	}
+	s.dedup = newRecogniser(&r)
+	s.grant = Grant{Named: true, Expiry: r.Expiry, KeepInFlight: r.KeepInFlight, KeepNumbers: r.KeepNumbers}
+	cmd.Key, cmd.Process, cmd.Expiry, cmd.Expect = r.Key, r.Incarnation, r.Expiry, entry.Expect(r.Expect)
+	cmd.KeepInFlight, cmd.KeepOnClose, cmd.SessionsMax = r.KeepInFlight, r.KeepOnClose, b.bounds.sessions
+	cmd.Address = rand.Text()
+	return cmd, nil
 }
 
 // enter judges whether the session's user may come in.
@@ -145,7 +216,7 @@ func (b *Broker) enter(s *Session) error {
 	var refusal *Error
 	var ok bool
 	if s.access, ok = b.access.Enter(s.user, s.vhost, func(exchange string) bool { return b.topics(s.vhost, exchange) }); !ok {
-		refusal = &Error{core.CodeNotAllowed, noEntry(s.user, s.vhost)}
+		refusal = &Error{Code: core.CodeNotAllowed, Text: noEntry(s.user, s.vhost)}
 	} else if refusal = s.hold(b.usage); refusal == nil {
 		return nil
 	}
@@ -154,22 +225,22 @@ func (b *Broker) enter(s *Session) error {
 }
 
 // attach proposes the attachment and waits until it is applied.
-func (g *group) attach(ctx context.Context, a Attach, s *Session) error {
+func (g *group) attach(ctx context.Context, cmd entry.Attach, s *Session) error {
 	request, try, err := g.attempt(s)
 	if err != nil {
 		return err
 	}
-	cmd := entry.Attach{Request: request, Vhost: a.Vhost, User: a.User, Key: a.Key, Connection: a.Connection}
+	cmd.Request = request
 	if err := g.submitter.Submit(entry.Append(nil, &cmd), 1); err != nil {
 		g.abandon(request)
-		return &Error{core.CodeConnectionForced, "node cannot reach the vhost's leader: " + err.Error()}
+		return &Error{Code: core.CodeConnectionForced, Text: "node cannot reach the vhost's leader: " + err.Error()}
 	}
 	select {
 	case err = <-try.answer:
 	case <-ctx.Done():
 		if !g.abandon(request) { // answered in this very moment
 			if err = <-try.answer; err == nil {
-				s.End()
+				s.Detach()
 			}
 		}
 		err = ctx.Err()
@@ -181,7 +252,7 @@ func (g *group) attempt(s *Session) (uint64, *attempt, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.registered {
-		return 0, nil, &Error{core.CodeConnectionForced, g.reason}
+		return 0, nil, &Error{Code: core.CodeConnectionForced, Text: g.reason}
 	}
 	g.requests++
 	try := &attempt{session: s, answer: make(chan error, 1)}
@@ -189,7 +260,7 @@ func (g *group) attempt(s *Session) (uint64, *attempt, error) {
 	return g.requests, try, nil
 }
 
-// abandon gives up an attempt; false if it has been answered. An attach that is applied later is ended by attached.
+// abandon gives up an attempt; false if it has been answered. An attach that is applied later is undone by attached.
 func (g *group) abandon(request uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -241,7 +312,7 @@ func (b *Broker) Unregistered(id uint64, reason string) {
 	if g == nil {
 		return
 	}
-	refusal := &Error{core.CodeConnectionForced, reason}
+	refusal := &Error{Code: core.CodeConnectionForced, Text: reason}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.registered, g.reason = false, reason
@@ -287,9 +358,7 @@ func (b *Broker) Dispatch(id uint64, fx *core.Effects) {
 			continue
 		}
 		if e.Kind == core.EffectDetached {
-			g.deliver(s)
-			s.closed(&Error{core.CodeConnectionForced, e.Text})
-			delete(g.sessions, s.id)
+			g.detached(s, e)
 			s = nil
 			continue
 		}
@@ -338,18 +407,31 @@ func (g *group) deliver(s *Session) {
 	s.pending = nil
 }
 
+// detached ends an attachment for a reason of the machine's.
+func (g *group) detached(s *Session, e *Event) {
+	g.deliver(s)
+	if e.Command == entry.KindAttach {
+		s.takenOver.Store(true)
+	}
+	s.closed(&Error{Code: core.CodeConnectionForced, Text: e.Text})
+	delete(g.sessions, s.id)
+}
+
 func (g *group) attached(e *Event) {
 	if e.Node != g.node {
 		return
 	}
 	try := g.attaching[e.Request]
 	if try == nil { // the client did not wait for it
-		end := entry.End{Ref: entry.Ref{Session: e.Session, Epoch: e.Epoch}}
-		go g.insist(g.registration, entry.Append(nil, &end))
+		lost := entry.Detach{Ref: entry.Ref{Session: e.Session, Epoch: e.Epoch}}
+		go g.insist(g.registration, entry.Append(nil, &lost))
 		return
 	}
 	delete(g.attaching, e.Request)
-	try.session.id, try.session.epoch = e.Session, e.Epoch
+	s := try.session
+	s.id, s.epoch = e.Session, e.Epoch
+	s.grant.State, s.grant.Address = e.State, e.Name
+	s.grant.InFlight, s.grant.Released = int(e.Messages), int(e.Count)
 	g.sessions[e.Session] = try.session
 	try.answer <- nil
 }
@@ -357,7 +439,7 @@ func (g *group) attached(e *Event) {
 func (g *group) refused(e *Event) {
 	if try := g.attaching[e.Request]; e.Kind == core.EffectRefused && e.Node == g.node && try != nil {
 		delete(g.attaching, e.Request)
-		try.answer <- &Error{e.Code, e.Text}
+		try.answer <- &Error{Code: e.Code, Text: e.Text}
 	}
 }
 

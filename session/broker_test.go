@@ -65,7 +65,7 @@ func (f *fakeEndpoint) Closed(e *Error)  { f.closed = e }
 func newBroker(f *fakeGroup) *Broker {
 	b := New(Options{
 		Node: 7, Submit: map[uint64]Submitter{1: f}, Contents: map[uint64]Contents{1: f},
-		VhostHome: func(v string) (uint64, bool) { return 1, v == "/" },
+		VhostHome: func(v string) (Home, bool) { return Home{Group: 1}, v == "/" },
 	})
 	b.Registered(1, 1)
 	return b
@@ -134,7 +134,7 @@ func TestAbandonedAttachIsEnded(t *testing.T) {
 	<-done
 	b.Dispatch(1, &core.Effects{List: []Event{{Kind: core.EffectAttached, Session: 5, Epoch: 2, Node: 7, Request: 1}}})
 	<-f.arrived
-	if end, ok := f.last().(*entry.End); !ok || end.Session != 5 || end.Epoch != 2 {
+	if lost, ok := f.last().(*entry.Detach); !ok || lost.Session != 5 || lost.Epoch != 2 {
 		t.Fatalf("got %#v", f.last())
 	}
 }

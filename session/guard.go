@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 
 	"github.com/understudy-mq/understudy/core/entry"
@@ -110,8 +111,21 @@ func (s *Session) judgeBinding(to string, b *entry.Binding) string {
 // Impersonates says whether the user may publish messages whose user-id is another's, by RabbitMQ's tag for it.
 func (s *Session) Impersonates() bool { return s.access != nil && s.access.Tagged("impersonator") }
 
+// Announces says whether an exchange is one by which the broker tells clients of sessions and nodes. Nobody else publishes
+// to it.
+func Announces[T ~string | ~[]byte](exchange T) bool {
+	switch string(exchange) {
+	case "amq.session", "amq.failover", "amq.qpid":
+		return true
+	}
+	return false
+}
+
 // judgePublish judges a publish, and where topic permissions narrow it the keys in CC and BCC too.
 func (s *Session) judgePublish(rec *message.Record) string {
+	if Announces(rec.Exchange) {
+		return fmt.Sprintf("exchange '%s' is the broker's own: nobody else publishes to it", rec.Exchange)
+	}
 	text, topics := s.access.MayPublish(rec.Exchange, rec.RoutingKey)
 	if text != "" || !topics || !bytes.Contains(rec.Properties, []byte("CC")) {
 		return text

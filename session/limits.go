@@ -72,7 +72,7 @@ type holding struct {
 func (s *Session) hold(u *usage) *Error {
 	limit := s.access.Limits().Connections
 	if !u.add(s.user, held{limit, -1}, held{connections: 1}) {
-		return &Error{core.CodeNotAllowed, fmt.Sprintf("connection refused for user '%s': user connection limit (%d) is reached", s.user, limit)}
+		return &Error{Code: core.CodeNotAllowed, Text: fmt.Sprintf("connection refused for user '%s': user connection limit (%d) is reached", s.user, limit)}
 	}
 	s.holding.usage = u
 	return nil

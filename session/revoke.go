@@ -68,14 +68,17 @@ func (s *Session) outlawed() *Error {
 	if s.access == nil {
 		return nil
 	}
+	if home, ok := s.homeOf(s.vhost); !ok || home != s.home {
+		return &Error{Code: core.CodeConnectionForced, Text: fmt.Sprintf("vhost '%s' is deleted", s.vhost)}
+	}
 	switch s.access.Standing() {
 	case auth.Gone:
-		return &Error{core.CodeConnectionForced, fmt.Sprintf("user '%s' was deleted", s.user)}
+		return &Error{Code: core.CodeConnectionForced, Text: fmt.Sprintf("user '%s' was deleted", s.user)}
 	case auth.Outside:
-		return &Error{core.CodeAccessRefused, noEntry(s.user, s.vhost)}
+		return &Error{Code: core.CodeAccessRefused, Text: noEntry(s.user, s.vhost)}
 	}
 	if text := s.reading.refused(s.access); text != "" {
-		return &Error{core.CodeAccessRefused, text}
+		return &Error{Code: core.CodeAccessRefused, Text: text}
 	}
 	return nil
 }

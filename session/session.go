@@ -2,6 +2,7 @@ package session
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
@@ -27,6 +28,8 @@ type Endpoint interface {
 type Error struct {
 	Code core.Code
 	Text string
+	// Named says that it is about a named session that the client asked for.
+	Named bool
 }
 
 func (e *Error) Error() string { return e.Text }
@@ -39,6 +42,8 @@ type Session struct {
 	id, epoch uint64
 	user      string
 	vhost     string
+	home      Home
+	homeOf    func(vhost string) (Home, bool)
 	group     *group
 	endpoint  Endpoint
 	access    *auth.Access // nil: all is allowed
@@ -47,6 +52,10 @@ type Session struct {
 	denied    func(user, vhost, text string)
 	lastTold  string // what denied was told last
 	cut       bool   // its endpoint was closed by reauthorize; guarded by group.mu
+
+	grant     Grant
+	dedup     *recogniser // nil for an anonymous session, and for one that asked for none
+	takenOver atomic.Bool // another connection has the session now
 
 	buf []byte // commands encoded since the last Flush
 	n   int    // how many
@@ -99,6 +108,13 @@ func (s *Session) Publish(channel uint16, mandatory, fragmented bool, rec *messa
 		}
 	}
 	x := entry.Publish{Ref: s.ref(channel), Mandatory: mandatory, Fragmented: fragmented}
+	if s.dedup != nil {
+		if wrong := s.dedup.recognise(rec); wrong != "" {
+			s.refuse(channel, entry.KindPublish, core.CodePreconditionFailed, wrong)
+			return
+		}
+		x.DedupID, x.Publisher, x.Sequence = s.dedup.id, s.dedup.publisher, s.dedup.sequence
+	}
 	s.buf = entry.AppendPublishHead(s.buf, &x, message.RecordBytes(rec))
 	s.buf = message.AppendRecord(s.buf, rec)
 	s.buf = append(s.buf, rec.Body...)
@@ -107,7 +123,7 @@ func (s *Session) Publish(channel uint16, mandatory, fragmented bool, rec *messa
 
 // refuse encodes a refusal in a command's place.
 func (s *Session) refuse(channel uint16, kind entry.Kind, code core.Code, text string) {
-	if text != s.lastTold {
+	if code != core.CodePreconditionFailed && text != s.lastTold {
 		s.lastTold = text
 		s.denied(s.user, s.vhost, text)
 	}
@@ -183,6 +199,18 @@ func (s *Session) Content(e *Event) (record []byte, parts [][]byte, err error) {
 		parts = append(parts, b)
 	}
 	return record, parts, nil
+}
+
+// Grant is what the client got of what it asked for; the zero Grant is an anonymous session's.
+func (s *Session) Grant() Grant { return s.grant }
+
+// Answered says that the client has answered the close of its connection: it is alive. That counts where the session was
+// taken from it, so that two processes that fight for one are told to stop.
+func (s *Session) Answered() {
+	if s.takenOver.CompareAndSwap(true, false) {
+		// Not to be told is harmless: this node is not registered, so this was no fight.
+		_ = s.group.submitter.Submit(entry.Append(nil, &entry.Answered{Ref: s.ref(0)}), 1)
+	}
 }
 
 // End closes the session in good order; Detach says that its connection is lost. No events come afterwards.

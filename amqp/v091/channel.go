@@ -20,6 +20,7 @@ type channel struct {
 	number     uint16
 	state      channelState
 	lastQueue  string // the queue declared last, which an empty name stands for
+	unnamed    bool   // it was declared without a name: the machine may know it under another one
 	replies    replies
 	acked      uint64 // highest tag settled
 	content    assembly
@@ -129,6 +130,7 @@ func (r *receiver) shut(ch *channel) {
 	r.shared.failed.remove(ch.number)
 	r.shared.gone.add(ch.number)
 	ch.state, ch.lastQueue, ch.acked = closed, "", 0
+	r.shared.answers.drop(ch.number)
 	r.shared.open.Add(-1)
 }
 
@@ -210,6 +212,12 @@ func (r *receiver) method(ch *channel, m wire.Method) *fault {
 }
 
 func (r *receiver) settle(ch *channel, o entry.Outcome, multiple bool, tag uint64) {
+	if multiple && tag == 0 && r.grant.Named {
+		// What was sent on a connection before, and not again on this one, is not meant.
+		if tag = r.shared.tags.highest(ch.number); tag == 0 {
+			return
+		}
+	}
 	ch.acked = r.patience.judge(o, multiple, tag, ch.acked, r.shared.delivered.Load())
 	r.settles.add(r.session, ch.number, o, multiple, tag)
 }
@@ -231,9 +239,9 @@ func (r *receiver) qos(ref entry.Ref, m *wire.BasicQos) *fault {
 }
 
 func (r *receiver) recover(ref entry.Ref, id wire.ID, requeue, noWait bool) *fault {
-	if !requeue {
+	if !requeue && !r.grant.KeepInFlight {
 		return refuse(core.CodeNotImplemented, id, "requeue=false")
 	}
-	r.do(&entry.Recover{Ref: ref, Requeue: true, NoWait: noWait})
+	r.do(&entry.Recover{Ref: ref, Requeue: requeue, NoWait: noWait})
 	return nil
 }

@@ -65,7 +65,7 @@ func NewConn(nc net.Conn, since time.Time, opts *Options) *Conn {
 	}
 	c.log = opts.Logger.With("connection", c.name)
 	c.recv = newReceiver(opts, c.log, c, c.out, c.shared)
-	c.send = newSender(c.log, c.shared, c.attached, counted{c})
+	c.send = newSender(opts, c.log, c.shared, c.attached, c.announce, counted{c})
 	return c
 }
 
@@ -228,7 +228,7 @@ func (c *Conn) expectOctets() bool {
 
 // write sends what the outbox holds, heartbeats, and reports, until the connection is over.
 func (c *Conn) write() {
-	defer c.shared.closing.Store(true)
+	defer c.shared.close()
 	var events []session.Event
 	var notices []notice
 	var last bool
@@ -323,13 +323,18 @@ func (c *Conn) Events(events []session.Event) { c.out.push(events) }
 
 // Closed closes the connection for a reason of the broker's. It never blocks.
 func (c *Conn) Closed(e *session.Error) {
-	c.shared.closing.Store(true)
+	c.shared.close()
 	c.out.notify(0, connectionClose(&fault{code: e.Code, text: e.Text}))
 	c.expire()
 }
 
-// Close closes the connection with 320 and text.
+// Close closes the connection with 320 and text. A client that has not opened it yet sees its socket closed: some take a
+// connection.close at that point for a refusal of their password and never come back (bunny 2).
 func (c *Conn) Close(text string) {
+	if c.attached() == nil {
+		c.end()
+		return
+	}
 	c.Closed(&session.Error{Code: core.CodeConnectionForced, Text: text})
 }
 
@@ -381,12 +386,20 @@ func (c *Conn) tuned(frameMax uint32, heartbeatSeconds uint16) {
 	c.out.signal() // the writer has to learn of its heartbeat
 }
 
-func (c *Conn) attach(vhost, user string) (Session, error) {
+func (c *Conn) announce(queue string, properties, body []byte) {
+	c.mu.Lock()
+	vhost := c.info.Vhost
+	c.mu.Unlock()
+	c.opts.Announce(vhost, queue, properties, body)
+}
+
+func (c *Conn) attach(a session.Attach) (Session, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), c.since.Add(c.opts.HandshakeTimeout))
 	defer cancel()
-	s, err := c.opts.Attach(ctx, session.Attach{Vhost: vhost, User: user, Connection: c.name}, c)
+	a.Connection = c.name
+	s, err := c.opts.Attach(ctx, a, c)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = &session.Error{Code: core.CodeConnectionForced, Text: "vhost " + vhost + " has no leader that answers"}
+		err = &session.Error{Code: core.CodeConnectionForced, Text: "vhost " + a.Vhost + " has no leader that answers"}
 	}
 	if err != nil {
 		return nil, err
@@ -396,7 +409,7 @@ func (c *Conn) attach(vhost, user string) (Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session = s
-	c.info.User, c.info.Vhost = user, vhost
+	c.info.User, c.info.Vhost = a.User, a.Vhost
 	c.info.Title, c.info.Client, c.info.Version = c.recv.client.name, c.recv.client.product, c.recv.client.version
 	c.info.ChannelMax = c.recv.channelMax
 	return s, nil

@@ -385,6 +385,24 @@ func TestBrokerClosesWithItsReason(t *testing.T) {
 	})
 }
 
+func TestClientThatHasNotOpenedIsCutWithoutAWord(t *testing.T) {
+	for name, frames := range map[string][][]byte{"before the login": nil, "after the login": {startOk("guest", "guest"), tuneOk(0, 0, 0)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := connect(t, nil)
+				p.send(frames...)
+				p.taken()
+				p.conn.Close("no leader")
+				<-p.served
+				synctest.Wait()
+				if want(t, "frames", p.taken()); !p.closed() {
+					t.Error("the socket is open")
+				}
+			})
+		})
+	}
+}
+
 func TestDeliveriesAreReportedAsWrittenOnATick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, nil)

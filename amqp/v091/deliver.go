@@ -24,6 +24,7 @@ func (s *sender) delivered(e *session.Event, c *outChannel) {
 		ConsumerTag: e.Name, DeliveryTag: e.Tag, Redelivered: e.Redelivered,
 		Exchange: s.record.Exchange, RoutingKey: s.record.RoutingKey,
 	}
+	s.advance(e.Channel, c, e.Tag)
 	s.buf = wire.AppendMethod(s.buf, e.Channel, &s.head)
 	s.body(e.Channel, parts)
 	if !e.NoAck {
@@ -44,6 +45,7 @@ func (s *sender) gotten(e *session.Event, c *outChannel) {
 		DeliveryTag: e.Tag, Redelivered: e.Redelivered, MessageCount: e.Messages,
 		Exchange: s.record.Exchange, RoutingKey: s.record.RoutingKey,
 	}
+	s.advance(e.Channel, c, e.Tag)
 	s.buf = wire.AppendMethod(s.buf, e.Channel, &s.got)
 	s.body(e.Channel, parts)
 	if e.NoAck {
@@ -80,6 +82,9 @@ func (s *sender) content(e *session.Event) (parts [][]byte, ok bool) {
 	}
 	if err == nil {
 		core.Render(&s.record, e.Extra)
+		if s.grant != nil && s.grant.KeepNumbers && e.Kind != core.EffectReturned {
+			s.record.Properties = message.AddHeader(s.record.Properties, headerNumber, int64(e.Number))
+		}
 		return parts, true
 	}
 	if s.shared.gone.has(e.Channel) || s.shared.failed.has(e.Channel) {

@@ -2,6 +2,7 @@ package v091
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
@@ -11,12 +12,19 @@ import (
 
 // Direct reply-to is RabbitMQ's: who consumes from the queue called directQueue may publish requests with that as their
 // reply-to, and gets the answers. Here it stands for an exclusive queue under a name that nobody can guess, which goes with
-// its consumer; the requests carry that name, with which others can publish to it and do nothing else.
+// its consumer; the requests carry that name, with which others can publish to it and do nothing else. A named session's has the
+// same name on every connection, and keeps replies while the session is detached.
 
 const directQueue = "amq.rabbitmq.reply-to"
 
 // directExpiry is how long such a queue stays, in milliseconds, if its consumer never came to be.
 const directExpiry = 60_000
+
+// Bounds of the replies that wait for a named session, which may be away for a while; the oldest go first.
+const (
+	directLength = 10_000
+	directBytes  = 16 << 20
+)
 
 // replies is a channel's direct reply-to.
 type replies struct {
@@ -33,9 +41,15 @@ func (r *receiver) consumeReplies(ch *channel, m *wire.BasicConsume) *fault {
 		return refuse(core.CodePreconditionFailed, m.ID(), "reply consumer already set")
 	}
 	ch.replies = replies{queue: directQueue + "." + r.opts.random(), tag: m.ConsumerTag}
+	arguments := message.Table{{Key: "x-expires", Value: int32(directExpiry)}}
+	if r.grant.Named {
+		// The name that it had on the connection before: requests under way carry it.
+		ch.replies.queue = fmt.Sprintf("%s.%s.%d", directQueue, r.grant.Address, ch.number)
+		arguments = message.Table{{Key: "x-max-length", Value: int32(directLength)}, {Key: "x-max-length-bytes", Value: int32(directBytes)}}
+	}
 	ref := entry.Ref{Channel: ch.number}
 	r.do(&entry.QueueDeclare{Ref: ref, Name: ch.replies.queue, Exclusive: true, AutoDelete: true, NoWait: true, Generated: true,
-		Arguments: message.AppendTable(nil, message.Table{{Key: "x-expires", Value: int32(directExpiry)}})})
+		Arguments: message.AppendTable(nil, arguments)})
 	r.do(&entry.Consume{Ref: ref, Queue: ch.replies.queue, Tag: m.ConsumerTag, NoAck: true, NoWait: m.NoWait})
 	return nil
 }

@@ -90,6 +90,8 @@ type fault struct {
 	text string
 	id   wire.ID // the method at fault, 0 for none
 	hard bool
+	// named says that a named session was refused: the client hears it behind open-ok.
+	named bool
 	// broken says that the stream is out of step: no frame after it can be read.
 	broken bool
 }

@@ -2,11 +2,13 @@ package v091
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/understudy-mq/understudy/amqp/sasl"
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/message"
+	"github.com/understudy-mq/understudy/session"
 )
 
 // Header is the protocol header of AMQP 0-9-1, and what a server answers to any other.
@@ -29,7 +31,7 @@ func (r *receiver) serverProperties() message.Table {
 	var capabilities message.Table
 	for _, name := range []string{
 		"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked",
-		"consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to",
+		"consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to", "session_resumption",
 	} {
 		capabilities = append(capabilities, message.Field{Key: name, Value: true})
 	}
@@ -40,6 +42,7 @@ func (r *receiver) serverProperties() message.Table {
 		{Key: "platform", Value: r.opts.Platform},
 		{Key: "product", Value: r.opts.Product},
 		{Key: "version", Value: r.opts.Version},
+		{Key: "x-session-version", Value: int32(1)},
 	}
 }
 
@@ -120,12 +123,13 @@ func (r *receiver) describe(properties []byte) *fault {
 	}
 	c := &r.client
 	for key, to := range map[string]*string{
-		"product": &c.product, "version": &c.version, "platform": &c.platform, "connection_name": &c.name,
+		"product": &c.product, "version": &c.version, "platform": &c.platform,
 	} {
 		if v, ok := table.Get(key); ok {
 			*to, _ = v.(string)
 		}
 	}
+	c.properties, c.name = table, session.ConnectionName(table)
 	v, _ := table.Get("capabilities")
 	capabilities, _ := v.(message.Table)
 	for key, to := range map[string]*bool{
@@ -160,13 +164,40 @@ func (r *receiver) tuneOk(m *wire.ConnectionTuneOk) *fault {
 	return nil
 }
 
+// open attaches the connection. Where a named session is refused, the client hears that behind open-ok: many hide the reason
+// of a connection that does not open.
 func (r *receiver) open(m *wire.ConnectionOpen) *fault {
-	s, err := r.world.attach(m.VirtualHost, r.user)
+	s, err := r.world.attach(session.Attach{Vhost: m.VirtualHost, User: r.user, Properties: r.client.properties})
+	r.client.properties = nil
 	if err != nil {
-		return refusal(err, m.ID())
+		f := refusal(err, m.ID())
+		if f.named {
+			r.out.notify(0, &wire.ConnectionOpenOk{})
+		}
+		return f
 	}
-	r.session = s
+	r.session, r.grant = s, s.Grant()
 	r.phase = running
-	r.out.notify(0, &wire.ConnectionOpenOk{})
+	ok := &wire.ConnectionOpenOk{}
+	if r.grant.Named {
+		r.shared.grant.Store(&r.grant)
+		ok.KnownHosts = joinHosts(r.opts.Hosts())
+	}
+	r.out.notify(0, ok)
 	return nil
+}
+
+// joinHosts is the addresses as one short string: as many as fit.
+func joinHosts(hosts []string) string {
+	var b strings.Builder
+	for _, h := range hosts {
+		if b.Len()+1+len(h) > 255 {
+			break
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(h)
+	}
+	return b.String()
 }

@@ -26,6 +26,8 @@ type Session interface {
 	Content(*session.Event) (record []byte, parts [][]byte, err error)
 	// Impersonates says whether the user may publish in another's name.
 	Impersonates() bool
+	Grant() session.Grant
+	Answered()
 	End()
 	Detach()
 }
@@ -57,7 +59,11 @@ type Options struct {
 	Version     string
 	Platform    string
 	ClusterName func() string
-	Logger      *slog.Logger // discards
+	// Announce sends a message of the broker's own to a queue, soon; may be nil. It must not block.
+	Announce func(vhost, queue string, properties, body []byte)
+	// Hosts are the addresses, host:port, at which the cluster serves clients; may be nil.
+	Hosts  func() []string
+	Logger *slog.Logger // discards
 
 	random func() string // of generated names
 }
@@ -79,6 +85,12 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.ClusterName == nil {
 		o.ClusterName = func() string { return "understudy" }
+	}
+	if o.Announce == nil {
+		o.Announce = func(string, string, []byte, []byte) {}
+	}
+	if o.Hosts == nil {
+		o.Hosts = func() []string { return nil }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -39,7 +39,7 @@ type world interface {
 	certified() bool
 	// login checks credentials; it takes its time over a refusal.
 	login(sasl.Credentials) (name string, err error)
-	attach(vhost, user string) (Session, error)
+	attach(session.Attach) (Session, error)
 	// tuned tells what was agreed, before the client can know of it.
 	tuned(frameMax uint32, heartbeatSeconds uint16)
 }
@@ -56,11 +56,23 @@ type shared struct {
 	cancelNotify atomic.Bool   // the client declared consumer_cancel_notify
 	closing      atomic.Bool   // the sender has sent connection.close
 	blocked      atomic.Bool   // publishes are held back
+
+	grant   atomic.Pointer[session.Grant] // of a named session, once it is attached
+	answers answers
+	tags    tags
+}
+
+// close says that the connection is closing.
+func (s *shared) close() {
+	s.closing.Store(true)
+	s.answers.abandon()
 }
 
 func newShared(channelMax uint16) *shared {
 	n := int(channelMax)/64 + 1
-	return &shared{failed: make(bits, n), gone: make(bits, n)}
+	s := &shared{failed: make(bits, n), gone: make(bits, n)}
+	s.answers.answered.L = &s.answers.mu
+	return s
 }
 
 // bits is a set of channels.
@@ -82,6 +94,7 @@ type receiver struct {
 	user       string
 	client     clientInfo
 	session    Session
+	grant      session.Grant
 	frameMax   uint32
 	channelMax uint16
 
@@ -207,6 +220,9 @@ func (r *receiver) closingFrame(f *wire.Frame) *fault {
 		// The closes have crossed. Ours is the last method that we send: the client has its answer in it.
 		r.phase = finished
 	}
+	if r.phase == finished && r.session != nil {
+		r.session.Answered()
+	}
 	return nil
 }
 
@@ -300,13 +316,14 @@ func (r *receiver) do(cmd entry.Addressed) {
 func refusal(err error, id wire.ID) *fault {
 	var e *session.Error
 	if errors.As(err, &e) {
-		return &fault{code: e.Code, text: e.Text, id: id, hard: true}
+		return &fault{code: e.Code, text: e.Text, id: id, hard: true, named: e.Named}
 	}
 	return &fault{code: core.CodeInternalError, text: err.Error(), id: id, hard: true}
 }
 
 // clientInfo is what a client says about itself.
 type clientInfo struct {
+	properties                       message.Table // until it is attached
 	product, version, platform, name string
 	authenticationFailureClose       bool
 	consumerCancelNotify             bool

@@ -38,9 +38,20 @@ func (s *sender) reply(e *session.Event, c *outChannel) {
 	case entry.KindChannelOpen:
 		s.confirm(e.Channel)
 		*c = outChannel{}
+		s.advance(e.Channel, c, 0)
 		s.shared.failed.remove(e.Channel)
 	case entry.KindQueueDeclare:
+		if w, ok := s.shared.answers.take(e.Channel, e.Name); ok && w.what == wantNameQuietly {
+			return
+		}
 		m = &wire.QueueDeclareOk{Queue: e.Name, MessageCount: e.Messages, ConsumerCount: e.Consumers}
+	case entry.KindQueueBind:
+		if w, ok := s.shared.answers.take(e.Channel, ""); ok && w.what >= wantHosts {
+			s.bound(w, e)
+			if w.quietly {
+				return
+			}
+		}
 	case entry.KindQueueDelete:
 		m = &wire.QueueDeleteOk{MessageCount: e.Messages}
 	case entry.KindQueuePurge:

@@ -23,6 +23,7 @@ type fakeSession struct {
 	log     []string
 	content map[uint64][]byte // records by message number, for events without one
 	parts   [][]byte
+	grant   session.Grant
 	ended   string
 	quiet   bool
 	tagged  bool // the user is an impersonator
@@ -85,6 +86,13 @@ func (f *fakeSession) Content(e *session.Event) ([]byte, [][]byte, error) {
 	}
 	return nil, nil, errors.New("no such record")
 }
+func (f *fakeSession) Grant() session.Grant { return f.grant }
+func (f *fakeSession) Answered() {
+	if f.grant.Named {
+		f.say("Answered")
+	}
+}
+
 func (f *fakeSession) End()    { f.leave("end") }
 func (f *fakeSession) Detach() { f.leave("detach") }
 
@@ -108,6 +116,8 @@ type rig struct {
 	loginErr, attachErr error
 	cert                string // the user that the client's certificate names
 	heartbeat           uint16
+	asked               session.Attach
+	announced           []string
 }
 
 func newRig(t testing.TB) *rig {
@@ -118,7 +128,7 @@ func newRig(t testing.TB) *rig {
 	sh := newShared(g.opts.ChannelMax)
 	g.out = newOutbox()
 	g.recv = newReceiver(&g.opts, g.opts.Logger, g, g.out, sh)
-	g.send = newSender(g.opts.Logger, sh, func() Session { return g.session }, &g.wrote)
+	g.send = newSender(&g.opts, g.opts.Logger, sh, func() Session { return g.session }, g.told, &g.wrote)
 	return g
 }
 
@@ -138,6 +148,11 @@ func opened(t testing.TB, channels ...uint16) *rig {
 	return g
 }
 
+// told writes down an announcement.
+func (g *rig) told(queue string, properties, body []byte) {
+	g.announced = append(g.announced, fmt.Sprintf("%s %q %s", queue, properties, body))
+}
+
 func (g *rig) certified() bool { return g.cert != "" }
 
 func (g *rig) login(with sasl.Credentials) (string, error) {
@@ -150,7 +165,8 @@ func (g *rig) login(with sasl.Credentials) (string, error) {
 	return with.User, g.loginErr
 }
 
-func (g *rig) attach(string, string) (Session, error) {
+func (g *rig) attach(a session.Attach) (Session, error) {
+	g.asked = a
 	if g.attachErr != nil {
 		return nil, g.attachErr
 	}

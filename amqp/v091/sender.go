@@ -17,6 +17,7 @@ type outChannel struct {
 	// opened it anew.
 	muted     bool
 	confirmed uint64 // the number of the last publish confirmed since the channel was opened
+	highest   uint64 // tag sent to a named session
 	pending   uint32 // confirms not encoded yet: one basic.ack for a run of them
 	written   unreported
 }
@@ -32,6 +33,8 @@ type sender struct {
 	log     *slog.Logger
 	shared  *shared
 	session func() Session
+	hosts   func() []string
+	told    func(queue string, properties, body []byte) // announces to a queue
 	w       io.Writer
 
 	frameMax int // as tuned
@@ -41,8 +44,10 @@ type sender struct {
 	channels []outChannel // by number
 	dirty    []uint16     // channels with pending confirms
 	reports  []uint16     // channels with unreported deliveries
-	toSettle uint64       // deliveries encoded that the client is to settle
-	closed   bool         // connection.close or close-ok was the last frame
+	advanced []uint16     // channels of a named session whose highest tag was not told to the receiver
+	grant    *session.Grant
+	toSettle uint64 // deliveries encoded that the client is to settle
+	closed   bool   // connection.close or close-ok was the last frame
 
 	record message.Record // scratch
 	head   wire.BasicDeliver
@@ -53,8 +58,8 @@ type sender struct {
 // writeBytes is how much is encoded before it is written out, within one wake.
 const writeBytes = 256 << 10
 
-func newSender(log *slog.Logger, sh *shared, s func() Session, w io.Writer) *sender {
-	return &sender{log: log, shared: sh, session: s, w: w, frameMax: wire.FrameMaxMin}
+func newSender(opts *Options, log *slog.Logger, sh *shared, s func() Session, told func(string, []byte, []byte), w io.Writer) *sender {
+	return &sender{log: log, shared: sh, session: s, hosts: opts.Hosts, told: told, w: w, frameMax: wire.FrameMaxMin}
 }
 
 func (s *sender) channel(number uint16) *outChannel {
@@ -66,6 +71,9 @@ func (s *sender) channel(number uint16) *outChannel {
 
 // send encodes what an outbox held, in order, and writes it out.
 func (s *sender) send(events []session.Event, notices []notice) error {
+	if s.grant == nil {
+		s.grant = s.shared.grant.Load()
+	}
 	for i := range events {
 		for len(notices) > 0 && notices[0].at <= i {
 			s.notice(&notices[0])
@@ -84,6 +92,10 @@ func (s *sender) send(events []session.Event, notices []notice) error {
 
 // write hands what is encoded to the socket.
 func (s *sender) write() {
+	if len(s.advanced) > 0 { // before the client can settle them
+		s.shared.tags.advance(s.channels, s.advanced)
+		s.advanced = s.advanced[:0]
+	}
 	if len(s.buf) > 0 && s.err == nil {
 		_, s.err = s.w.Write(s.buf)
 	}
@@ -170,6 +182,8 @@ func (s *sender) event(e *session.Event) {
 		s.method(e.Channel, &wire.BasicGetEmpty{})
 	case core.EffectReply:
 		s.reply(e, c)
+	case core.EffectStatus:
+		s.status(e)
 	case core.EffectRefused:
 		s.refused(e)
 	case core.EffectConsumerCancelled:

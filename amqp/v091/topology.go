@@ -8,6 +8,7 @@ import (
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/session"
 )
 
 // topology takes the methods that declare, bind and consume.
@@ -66,6 +67,12 @@ func (r *receiver) queueDeclare(ch *channel, m *wire.QueueDeclare) *fault {
 		}
 		return nil
 	}
+	if m.Queue == sessionQueue && m.Passive {
+		if !m.NoWait {
+			r.askStatus(ch, wanted{what: wantCounts})
+		}
+		return nil
+	}
 	if fault := checkName(m.ID(), "queue name", m.Queue); fault != nil {
 		return fault
 	}
@@ -73,14 +80,34 @@ func (r *receiver) queueDeclare(ch *channel, m *wire.QueueDeclare) *fault {
 	if generated {
 		m.Queue = "amq.gen-" + r.opts.random()
 	}
-	fault := r.checked(m.ID(), m.Arguments, &entry.QueueDeclare{
+	cmd := &entry.QueueDeclare{
 		Ref: entry.Ref{Channel: ch.number}, Name: m.Queue, Passive: m.Passive, Durable: m.Durable, Exclusive: m.Exclusive,
 		AutoDelete: m.AutoDelete, NoWait: m.NoWait, Generated: generated, Arguments: m.Arguments,
-	})
-	if fault == nil {
-		ch.lastQueue = m.Queue
 	}
-	return fault
+	if fault := checkTable(m.ID(), m.Arguments); fault != nil {
+		return fault
+	}
+	ch.lastQueue, ch.unnamed = m.Queue, generated
+	if r.grant.Named {
+		r.expectName(cmd)
+	}
+	r.do(cmd)
+	return nil
+}
+
+// expectName has the name read of the queue that a named session declares: one without a name may be there already, under the
+// name that it had.
+func (r *receiver) expectName(cmd *entry.QueueDeclare) {
+	want := wantNothing
+	switch {
+	case cmd.Generated && cmd.NoWait:
+		want, cmd.NoWait = wantNameQuietly, false
+	case cmd.Generated:
+		want = wantName
+	case cmd.NoWait:
+		return
+	}
+	r.shared.answers.expect(cmd.Channel, wanted{what: want})
 }
 
 // ofQueue takes the methods that name a queue, or leave it empty for the one declared last on the channel.
@@ -88,17 +115,23 @@ func (r *receiver) ofQueue(ch *channel, m wire.Method) *fault {
 	ref := entry.Ref{Channel: ch.number}
 	switch m := m.(type) {
 	case *wire.QueueBind:
-		if fault := ch.expand(m.ID(), &m.Queue, &m.RoutingKey); fault != nil {
+		if fault := r.expand(ch, m.ID(), &m.Queue, &m.RoutingKey); fault != nil {
 			return fault
 		}
 		if m.Queue == directQueue {
 			return refuse(core.CodeAccessRefused, m.ID(), "cannot bind or unbind to a volatile (direct reply-to) queue")
 		}
+		if session.Announces(m.Exchange) {
+			return r.bindAnnouncements(ch, m)
+		}
+		if !m.NoWait {
+			r.shared.answers.expect(ch.number, wanted{what: wantBound})
+		}
 		return r.checked(m.ID(), m.Arguments, &entry.QueueBind{Binding: entry.Binding{
 			Ref: ref, Destination: m.Queue, Source: m.Exchange, Key: m.RoutingKey, NoWait: m.NoWait, Arguments: m.Arguments,
 		}})
 	case *wire.QueueUnbind:
-		if fault := ch.expand(m.ID(), &m.Queue, &m.RoutingKey); fault != nil {
+		if fault := r.expand(ch, m.ID(), &m.Queue, &m.RoutingKey); fault != nil {
 			return fault
 		}
 		if m.Queue == directQueue {
@@ -116,6 +149,9 @@ func (r *receiver) ofQueue(ch *channel, m wire.Method) *fault {
 			return &entry.QueueDelete{Ref: ref, Name: m.Queue, IfUnused: m.IfUnused, IfEmpty: m.IfEmpty, NoWait: m.NoWait}
 		})
 	case *wire.BasicGet:
+		if m.Queue == sessionQueue {
+			return r.getStatus(ch, m)
+		}
 		return r.named(ch, m.ID(), &m.Queue, func() entry.Addressed {
 			return &entry.Get{Ref: ref, Queue: m.Queue, NoAck: m.NoAck}
 		})
@@ -153,7 +189,7 @@ func (r *receiver) consume(ch *channel, m *wire.BasicConsume) *fault {
 }
 
 func (r *receiver) named(ch *channel, id wire.ID, queue *string, command func() entry.Addressed) *fault {
-	if fault := ch.expand(id, queue, nil); fault != nil {
+	if fault := r.expand(ch, id, queue, nil); fault != nil {
 		return fault
 	}
 	r.do(command())
@@ -161,16 +197,29 @@ func (r *receiver) named(ch *channel, id wire.ID, queue *string, command func() 
 }
 
 // expand puts the queue declared last in place of an empty name, and in place of an empty routing key beside it.
-func (ch *channel) expand(id wire.ID, queue, key *string) *fault {
+func (r *receiver) expand(ch *channel, id wire.ID, queue, key *string) *fault {
 	if *queue != "" {
 		return nil
 	}
 	if ch.lastQueue == "" {
 		return refuse(core.CodeNotFound, id, "no previously declared queue")
 	}
+	if ch.unnamed && r.grant.Named {
+		r.learnName(ch)
+	}
 	*queue = ch.lastQueue
 	if key != nil && *key == "" {
 		*key = ch.lastQueue
 	}
 	return nil
+}
+
+// learnName waits until the machine has said which queue the last declare without a name came to.
+func (r *receiver) learnName(ch *channel) {
+	if r.flush() != nil {
+		return // the session is gone, and with it all that follows
+	}
+	if name := r.shared.answers.name(ch.number); name != "" {
+		ch.lastQueue, ch.unnamed = name, false
+	}
 }

@@ -52,7 +52,7 @@ func root() *cobra.Command {
 	cmd.AddCommand(serveCommand(), statusCommand(), membersCommand(), linkCommand(), fingerprintCommand())
 	cmd.AddCommand(listCommands()...)
 	cmd.AddCommand(accountCommands()...)
-	cmd.AddCommand(policiesCommand())
+	cmd.AddCommand(sessionsCommand(), policiesCommand())
 	cmd.AddCommand(publishCommand(), getCommand(), consumeCommand())
 	cmd.AddCommand(dumpLogCommand(), recoverCommand())
 	return cmd

@@ -71,7 +71,11 @@ func setPolicy() *cobra.Command {
 	})
 	cmd.Long = `Make or replace a policy. PATTERN is a regular expression over the names of queues and exchanges, DEFINITION a
 JSON object like {"max-length":1000,"overflow":"reject-publish"}. Of a vhost's policies the one with the highest priority counts
-for each name, and beside it one operator policy, whose limits win where they are smaller.`
+for each name, and beside it one operator policy, whose limits win where they are smaller.
+
+With --apply-to connections PATTERN is over the connections' names, and DEFINITION gives sessions that outlive a connection:
+{"session":"connection-name","session-expiry":120}; further keys are session-user (a pattern), session-inflight, session-dedup
+and session-dedup-headers.`
 	cmd.Flags().StringVar(&apply, "apply-to", "all", "kind of thing: all, queues, classic_queues, quorum_queues, exchanges ...")
 	cmd.Flags().Int64Var(&rank, "priority", 0, "the highest one counts")
 	path = policyFlags(cmd, "/")

@@ -68,9 +68,20 @@ func (l *line) control() entry.Command {
 	case "cluster-init":
 		return &entry.ClusterInit{ID: l.values["id"]}
 	case "vhost":
-		return &entry.VhostCreate{ID: l.values["id"], Name: l.values["name"]}
+		return &entry.VhostCreate{ID: l.values["id"], Name: l.values["name"], QueueType: l.values["type"]}
 	case "vhost-delete":
-		return &entry.VhostDelete{ID: l.values["id"], Name: l.values["name"]}
+		return &entry.VhostDelete{ID: l.values["id"]}
+	case "vhost-put":
+		return &entry.VhostPut{ID: l.values["id"], Name: l.values["name"], Group: l.number("group"), Groups: l.number("groups"),
+			Description: l.values["description"], Tags: l.values["tags"], QueueType: l.values["type"], Owner: l.values["owner"], First: l.flag("first")}
+	case "vhost-bury":
+		return &entry.VhostBury{ID: l.values["id"]}
+	case "vhost-found":
+		return &entry.VhostFound{ID: l.values["id"], Name: l.values["name"], Group: l.number("group"), QueueType: l.values["type"]}
+	case "user":
+		return &entry.UserPut{Name: l.values["name"]}
+	case "permit":
+		return &entry.PermissionSet{User: l.values["user"], Vhost: l.values["in"]}
 	case "vhost-limit":
 		return &entry.VhostLimit{Vhost: "/", MaxQueues: l.signed("queues"), Connections: l.signed("connections")}
 	case "policy":
@@ -90,7 +101,8 @@ func (l *line) attach() entry.Command {
 	expect := map[string]entry.Expect{"resume": entry.ExpectResume, "new": entry.ExpectNew}
 	x := &entry.Attach{Request: l.number("request"), Vhost: l.values["vhost"], User: l.values["user"], Connection: l.values["connection"],
 		Key: l.values["key"], Process: l.values["process"], Expiry: uint32(l.number("expiry")), Expect: expect[l.values["expect"]],
-		KeepInFlight: l.flag("keep"), KeepOnClose: l.flag("keep-on-close"), SessionsMax: uint32(l.number("most")), Address: l.values["address"]}
+		KeepInFlight: l.flag("keep"), KeepOnClose: l.flag("keep-on-close"), SessionsMax: uint32(l.number("most")), Address: l.values["address"],
+		VhostID: l.values["vhost-id"]}
 	if x.User == "" {
 		x.User = "guest"
 	}

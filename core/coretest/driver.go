@@ -32,14 +32,18 @@ type Driver struct {
 	Interrupt func()
 
 	homes map[uint64]home // of sessions
+	make  func(group uint64) *core.Machine
 }
 
 type home struct{ node, epoch uint64 }
 
 // New makes a Driver of an empty machine. Whatever it is fed with, a replica and a standby get too, and must agree.
-func New(t TB) *Driver {
-	return &Driver{t: t, Machine: core.New(1), replica: core.New(1), standby: NewStandby(t), rows: map[string][]byte{}, Stamp: 1000,
-		homes: map[uint64]home{}}
+func New(t TB) *Driver { return NewOf(t, core.New) }
+
+// NewOf makes a Driver of an empty machine of another making.
+func NewOf(t TB, make func(group uint64) *core.Machine) *Driver {
+	return &Driver{t: t, Machine: make(1), replica: make(1), standby: newStandby(t, make), rows: map[string][]byte{}, Stamp: 1000,
+		homes: map[uint64]home{}, make: make}
 }
 
 // Entry frames batches as one entry.
@@ -122,7 +126,7 @@ func (d *Driver) Checkpoint() (puts, dels int) {
 // Loaded answers a machine made from the rows of all checkpoints so far.
 func (d *Driver) Loaded() *core.Machine {
 	d.t.Helper()
-	m := core.New(1)
+	m := d.make(1)
 	for _, k := range slices.Sorted(maps.Keys(d.rows)) {
 		if err := m.Load([]byte(k), d.rows[k]); err != nil {
 			d.t.Fatal(err)

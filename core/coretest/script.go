@@ -18,6 +18,7 @@ import (
 //	setup       node 1, vhost / and a session per argument: setup 2 attaches s1 and s2, with channel 1 open
 //	state       queues, consumers and sessions
 //	topology    exchanges (but for the predeclared ones) and bindings
+//	registry    vhosts and permissions as the system group knows them
 //	restart     a checkpoint, and a machine loaded from the rows
 //	wait        time passes, wait 100 is 100 ms of it, with a Tick whenever one is due, as the leader proposes them
 //	live        how many references to log content there are
@@ -37,6 +38,8 @@ func (d *Driver) Script(x *datadriven.TestData) string {
 		return d.state()
 	case "topology":
 		return d.topology()
+	case "registry":
+		return d.registry()
 	case "restart":
 		d.Restart()
 		return ""
@@ -145,7 +148,8 @@ var kindNames = map[entry.Kind]string{entry.KindAttach: "attach", entry.KindEnd:
 	entry.KindQueueDeclare: "queue", entry.KindQueueDelete: "queue-delete", entry.KindQueuePurge: "purge", entry.KindQueueBind: "bind",
 	entry.KindQueueUnbind: "unbind", entry.KindConsume: "consume", entry.KindCancel: "cancel", entry.KindGet: "get",
 	entry.KindPublish: "publish", entry.KindFragment: "fragment", entry.KindSettle: "settle", entry.KindRecover: "recover",
-	entry.KindTxSelect: "tx-select", entry.KindTxCommit: "tx-commit", entry.KindTxRollback: "tx-rollback"}
+	entry.KindVhostPut: "vhost-put", entry.KindVhostBury: "vhost-bury", entry.KindVhostFound: "vhost-found",
+	entry.KindUserPut: "user", entry.KindPermissionSet: "permit", entry.KindTxSelect: "tx-select", entry.KindTxCommit: "tx-commit", entry.KindTxRollback: "tx-rollback"}
 
 var codeNames = map[core.Code]string{core.CodeNoRoute: "no-route", core.CodeAccessRefused: "access-refused", core.CodeNotFound: "not-found",
 	core.CodeResourceLocked: "resource-locked", core.CodePreconditionFailed: "precondition-failed", core.CodeSyntaxError: "syntax-error",
@@ -162,6 +166,9 @@ func Format(e *core.Effect) string {
 	case core.EffectNode:
 		return fmt.Sprintf("node %d incarnation %d nonce %d", e.Node, e.Incarnation, e.Request)
 	case core.EffectReply:
+		if e.Session == 0 {
+			where = fmt.Sprintf("request %d of node %d", e.Request, e.Node)
+		}
 		return fmt.Sprintf("%s %s ok%s", where, kindNames[e.Command], counts(e))
 	case core.EffectRefused:
 		if e.Session == 0 {
@@ -320,6 +327,24 @@ func (d *Driver) topology() string {
 		for _, b := range d.Machine.Bindings(v.Name) {
 			fmt.Fprintf(&out, "binding %s -> %s key=%q\n", b.Source, b.Destination, b.Key)
 		}
+	}
+	return out.String()
+}
+
+func (d *Driver) registry() string {
+	var out strings.Builder
+	for _, v := range d.Machine.RegisteredVhosts() {
+		buried := ""
+		if v.Buried {
+			buried = " buried"
+		}
+		fmt.Fprintf(&out, "vhost %s id=%s group=%d description=%q tags=%v type=%q%s\n", v.Name, v.ID, v.Group, v.Description, v.Tags, v.QueueType, buried)
+	}
+	for _, p := range d.Machine.Permissions() {
+		fmt.Fprintf(&out, "%s may %q %q %q in %s\n", p.User, p.Configure, p.Write, p.Read, p.Vhost)
+	}
+	for _, v := range d.Machine.HeldVhosts() {
+		fmt.Fprintf(&out, "held: %s id=%s type=%q\n", v.Name, v.ID, v.QueueType)
 	}
 	return out.String()
 }

@@ -20,8 +20,10 @@ type Standby struct {
 }
 
 // NewStandby makes the standby of an empty source.
-func NewStandby(t TB) *Standby {
-	s := &Standby{t: t, Machine: core.New(1), Index: 7}
+func NewStandby(t TB) *Standby { return newStandby(t, core.New) }
+
+func newStandby(t TB, make func(group uint64) *core.Machine) *Standby {
+	s := &Standby{t: t, Machine: make(1), Index: 7}
 	s.Own(&entry.LinkAttach{Cluster: StandbyCluster, Source: SourceCluster, Position: entry.Origin(),
 		Fingerprint: core.EmptyFingerprint()})
 	return s

@@ -92,8 +92,10 @@ type (
 	// a cluster that was made anew from one survivor must not take its former members for its own. A local fact of
 	// group 0.
 	ClusterInit struct{ ID, Former string }
-	// VhostCreate makes a virtual host in this group. Repeating it does nothing.
-	VhostCreate struct{ ID, Name string }
+	// VhostCreate makes a virtual host in this group, with the type of queues that do not name theirs ("" for classic).
+	// Repeated for an ID that is there it changes name and queue type to what it says; it does nothing while another vhost
+	// has the name.
+	VhostCreate struct{ ID, Name, QueueType string }
 
 	// ChannelOpen opens a channel of the session.
 	ChannelOpen struct{ Ref }
@@ -234,9 +236,9 @@ type (
 	// TxRollback forgets it.
 	TxRollback struct{ Ref }
 
-	// VhostDelete ends the virtual host of that name and id: its sessions end at once, its queues go in pieces. One that
-	// is not there, or has another id, is no error.
-	VhostDelete struct{ ID, Name string }
+	// VhostDelete ends the virtual host of that id: its sessions end at once, its queues go in pieces. One that is not
+	// there is no error.
+	VhostDelete struct{ ID string }
 	// VhostLimit sets how many queues and connections a virtual host may have; -1 is no limit.
 	VhostLimit struct {
 		Vhost                  string
@@ -325,12 +327,16 @@ func maker(k Kind) func() Command {
 		return makers[k]
 	case KindUserPut <= k && k < kindAccessEnd:
 		return accessMakers[k-KindUserPut]
+	case KindVhostPut <= k && k < kindVhostsEnd:
+		return vhostMakers[k-KindVhostPut]
 	case KindLinkAttach <= k && k < kindLinkEnd:
 		return linkMakers[k-KindLinkAttach]
 	case KindAnswered <= k && k < kindSessionsEnd:
 		return sessionMakers[k-KindAnswered]
 	case KindNodeAlarm <= k && k < kindNodesEnd:
 		return nodeMakers[k-KindNodeAlarm]
+	case k == KindNodeAddress:
+		return func() Command { return new(NodeAddress) }
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (x *NodeDown) code(c *coder)    { c.u64(&x.Node); c.u64(&x.Incarnation) }
 func (x *LeaderUp) code(c *coder)    { c.u64(&x.Node); c.u64(&x.Term) }
 func (x *Tick) code(*coder)          {}
 func (x *ClusterInit) code(c *coder) { c.str(&x.ID); c.str(&x.Former) }
-func (x *VhostCreate) code(c *coder) { c.str(&x.ID); c.str(&x.Name) }
+func (x *VhostCreate) code(c *coder) { c.str(&x.ID); c.str(&x.Name); c.str(&x.QueueType) }
 
 func (x *Detach) code(c *coder)        { x.Ref.code(c) }
 func (x *End) code(c *coder)           { x.Ref.code(c) }
@@ -132,7 +132,7 @@ func (x *TxSelect) code(c *coder)   { x.Ref.code(c) }
 func (x *TxCommit) code(c *coder)   { x.Ref.code(c) }
 func (x *TxRollback) code(c *coder) { x.Ref.code(c) }
 
-func (x *VhostDelete) code(c *coder) { c.str(&x.ID); c.str(&x.Name) }
+func (x *VhostDelete) code(c *coder) { c.str(&x.ID) }
 func (x *VhostLimit) code(c *coder) {
 	c.str(&x.Vhost)
 	c.i64(&x.MaxQueues)

@@ -48,6 +48,8 @@ type (
 		// Address is a random text that nobody can guess. The session keeps the first one, and every EffectAttached names
 		// it: of it the node makes names that outlive the connection, such as that of a direct reply-to queue.
 		Address string
+		// VhostID is the vhost's id, so that nobody gets into a later vhost of the same name; "" for whichever has the name.
+		VhostID string
 	}
 	// Detach says that the connection is lost, for whatever reason but an orderly close: an anonymous session ends with it,
 	// a named one lives on until its expiry.
@@ -87,6 +89,7 @@ func (x *Attach) code(c *coder) {
 	c.boolean(&x.KeepOnClose)
 	c.u32(&x.SessionsMax)
 	c.str(&x.Address)
+	c.str(&x.VhostID)
 }
 func (x *Answered) code(c *coder)      { x.Ref.code(c) }
 func (x *SessionStatus) code(c *coder) { x.Ref.code(c) }

@@ -176,7 +176,10 @@ func (g *Group) ApplyConf(index, term uint64, conf []byte) error {
 // effectsKept bounds the effects whose room is kept between rounds.
 const effectsKept = 16 << 10
 
-// Round ends a run of Apply calls: what they gathered goes to OnEffects.
+// changedMost bounds the objects that one checkpoint collects while nothing is applied, and those kept for it.
+const changedMost = 32 << 10
+
+// Round ends a run of Apply calls: what they gathered goes to OnEffects, and where much has changed a checkpoint begins.
 func (g *Group) Round() {
 	if len(g.fx.List) > 0 {
 		if g.o.OnEffects != nil {
@@ -185,6 +188,9 @@ func (g *Group) Round() {
 		g.resetEffects()
 	}
 	g.settle()
+	if g.m.Changed() >= changedMost {
+		g.Checkpoint(nil)
+	}
 }
 
 // resetEffects forgets the effects, and lets go of the entries that they point into.

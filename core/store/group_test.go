@@ -167,3 +167,23 @@ func TestContentAfterCloseIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestACheckpointBeginsByItselfWhereMuchHasChanged(t *testing.T) {
+	r := newRig(t, vfs.NewMem(), 1)
+	keys := make([]uint16, 128)
+	for k := range uint16(changedMost) {
+		keys[k%128] = k
+		if k%128 == 127 {
+			if r.g.job != nil {
+				t.Fatal("it began early")
+			}
+			r.apply(put(nil, keys...))
+			r.g.Round()
+		}
+	}
+	r.g.awaitJob()
+	applied, _ := r.g.Applied()
+	if durable, _ := r.g.Durable(); durable != applied {
+		t.Errorf("on disk is entry %d, applied %d", durable, applied)
+	}
+}

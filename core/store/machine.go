@@ -14,6 +14,7 @@ type machine interface {
 	Fingerprint() uint64
 	Standing() (standby bool, position, since uint64)
 
+	Changed() int
 	Checkpoint(put func(key, value []byte), del func(key []byte))
 	Load(key, value []byte) error
 	Loaded() error

@@ -116,6 +116,8 @@ func (t *toy) Incarnation(uint64) (inc, nonce, seq uint64) { return }
 func (t *toy) Fingerprint() uint64                         { return t.sum }
 func (t *toy) Standing() (standby bool, at, since uint64)  { return }
 
+func (t *toy) Changed() int { return len(t.changed) }
+
 func (t *toy) Checkpoint(put func(key, value []byte), del func(key []byte)) {
 	for _, k := range slices.Sorted(maps.Keys(t.changed)) {
 		key := binary.BigEndian.AppendUint16(nil, k)

@@ -55,6 +55,9 @@ func (n *Node) Do(ctx context.Context, method, path string, body io.Reader) ([]b
 		return nil, err
 	}
 	req.SetBasicAuth("guest", "guest")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	resp, err := adminClient.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("node %d: %w", n.ID, err)

@@ -26,9 +26,12 @@ func Binary(t testing.TB) string {
 // Main runs a package's tests and removes the binary afterwards: func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }.
 func Main(m *testing.M) int {
 	code := m.Run()
-	_ = os.RemoveAll(buildDir())
+	Clean()
 	return code
 }
+
+// Clean removes the binary, for packages whose TestMain does more than Main.
+func Clean() { _ = os.RemoveAll(buildDir()) }
 
 // buildDir is this process's own folder for the binary.
 func buildDir() string {

@@ -214,6 +214,9 @@ func (n *Node) LogTail(bytesMax int) string {
 // VmHWM is the process's peak resident memory in bytes.
 func (n *Node) VmHWM() (int64, error) { return procStatusBytes(n.Pid(), "VmHWM:") }
 
+// VmRSS is the process's resident memory in bytes.
+func (n *Node) VmRSS() (int64, error) { return procStatusBytes(n.Pid(), "VmRSS:") }
+
 // CPU is the processor time that the process has used.
 func (n *Node) CPU() (time.Duration, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.Pid()))

@@ -15,7 +15,7 @@ var layouts = map[string]layout{
 	"connection.tune":             {10, 30, "hlh", false},
 	"connection.tune-ok":          {10, 31, "hlh", false},
 	"connection.open":             {10, 40, "szi", false},
-	"connection.open-ok":          {10, 41, "z", false},
+	"connection.open-ok":          {10, 41, "s", false},
 	"connection.close":            {10, 50, "hshh", false},
 	"connection.close-ok":         {10, 51, "", false},
 	"connection.update-secret":    {10, 70, "Ss", false},

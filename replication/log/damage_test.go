@@ -340,3 +340,60 @@ func TestDumpGoesOnAfterDamage(t *testing.T) {
 		t.Fatalf("records by segment: %v of %d", seen, whole)
 	}
 }
+
+// TestOldSegmentsAreSkimmed: of a long log only the end is read when it is opened; damage before that is found when it is
+// read, or at once where it is in what tells the records apart.
+func TestOldSegmentsAreSkimmed(t *testing.T) {
+	fs := vfs.NewMem()
+	o := testOptions(t, fs)
+	o.SegmentBytes, o.CheckBytes = 64<<10, 64<<10
+	l := mustOpen(t, o)
+	for i := range uint64(40) {
+		appendSync(t, l.Group(1), Write{Entries: testEntries(1, i+1, i+1, 1, 10<<10)})
+	}
+	first := l.Segments()[0]
+	mustClose(t, l)
+	file := segmentName(first.ID)
+	whole := diskFiles(t, fs)
+	flip := func(file string, at int) *vfs.MemFS {
+		files := map[string][]byte{}
+		for name, b := range whole {
+			files[name] = append([]byte(nil), b...)
+		}
+		files[file][at] ^= 1
+		return diskOf(t, files)
+	}
+	records := recordsOf(t, fs)
+	at := -1
+	for i := range records {
+		if records[i].Kind == KindEntry && records[i].Index == 2 {
+			at = int(records[i].Offset)
+		}
+	}
+
+	o.FS = fs
+	l = mustOpen(t, o)
+	wantLog(t, l.Group(1), 1, 40, always(1), 10<<10)
+	mustClose(t, l)
+
+	o.FS = flip(file, at+recordHeaderBytes+5000)
+	l = mustOpen(t, o)
+	var damage *DamageError
+	if _, err := l.Group(1).Entries(2, 3, 1); !errors.As(err, &damage) {
+		t.Errorf("damage in an old segment: %v", err)
+	}
+	if _, err := l.Group(1).Entries(3, 41, 1<<30); err != nil {
+		t.Errorf("entries beside the damage: %v", err)
+	}
+	mustClose(t, l)
+
+	o.FS = flip(file, at+20)
+	if _, err := Open(o); !errors.As(err, &damage) {
+		t.Errorf("damage to a record's head in an old segment: %v", err)
+	}
+	o.CheckBytes = 1 << 30
+	o.FS = flip(file, at+recordHeaderBytes+5000)
+	if _, err := Open(o); !errors.As(err, &damage) {
+		t.Errorf("damage within what is checked: %v", err)
+	}
+}

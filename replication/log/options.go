@@ -19,6 +19,9 @@ type Options struct {
 	// TailBytes bounds the newest entries kept in memory, all groups together; 64 MiB if 0. Entries that are not written yet
 	// are always in memory.
 	TailBytes int64
+	// CheckBytes of the log, from its end back, are read and checked when it is opened; 1 GiB if 0. Of sealed segments before
+	// that only the records' heads are: the data in them is checked when it is read. What is held for a standby can be much.
+	CheckBytes int64
 
 	// Fatal is called once when a write or an fsync failed: nothing further is acknowledged, and the process must end. It
 	// may run on the writer's goroutine, so it must not call Close. Required.
@@ -42,6 +45,9 @@ func (o *Options) EnsureDefaults() {
 	if o.TailBytes == 0 {
 		o.TailBytes = 64 << 20
 	}
+	if o.CheckBytes == 0 {
+		o.CheckBytes = 1 << 30
+	}
 	if o.Full == nil {
 		o.Full = func(error) {}
 	}
@@ -61,6 +67,9 @@ func (o *Options) Validate() error {
 	}
 	if o.SegmentBytes < 64<<10 || o.SegmentBytes > 1<<30 {
 		faults = append(faults, fmt.Errorf("log: segment size %d is outside 64 KiB to 1 GiB", o.SegmentBytes))
+	}
+	if o.CheckBytes < 0 {
+		faults = append(faults, fmt.Errorf("log: size to be checked %d is negative", o.CheckBytes))
 	}
 	if o.TailBytes < 0 {
 		faults = append(faults, fmt.Errorf("log: tail size %d is negative", o.TailBytes))

@@ -48,6 +48,7 @@ func (l *Log) recover() (*writer, error) {
 		return nil, err
 	}
 	scanners, ends := live(scanners)
+	skim(scanners, ends, l.o.CheckBytes)
 	for _, s := range scanners {
 		end, sealed := ends[s.header.id]
 		if err := l.replaySegment(l.segment(s.header.id), s, end, sealed); err != nil {
@@ -135,6 +136,15 @@ func live(scanners []*scanner) ([]*scanner, map[uint64]seal) {
 		}
 	}
 	return out, ends
+}
+
+// skim has the scanners of sealed segments pass over data, but for those in the last bytes of the log.
+func skim(scanners []*scanner, ends map[uint64]seal, bytes int64) {
+	for _, s := range slices.Backward(scanners) {
+		end, sealed := ends[s.header.id]
+		s.skims = sealed && bytes <= 0
+		bytes -= end.end
+	}
 }
 
 // removeDropped finishes what a crash cut short: segments that were dropped before the newest began.

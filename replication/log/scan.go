@@ -27,6 +27,7 @@ type scanner struct {
 	limit  int64 // nothing beyond is read
 	offset int64 // of the next record
 	chain  uint32
+	skims  bool // entries' data is passed over unread
 	buf    []byte
 	// barrier is the last one seen.
 	barrier record
@@ -130,6 +131,9 @@ func (s *scanner) next() (record, error) {
 
 // checkData reads a record's data piece by piece and checks it.
 func (s *scanner) checkData(r *record) error {
+	if s.skims && r.kind == KindEntry {
+		return s.checkShape(r)
+	}
 	size := int(r.size)
 	crc, stored := uint32(0), s.chunkSums(r)
 	for done := 0; done < size; {

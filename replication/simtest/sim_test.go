@@ -213,3 +213,33 @@ func TestCheckerFindsWhatItIsFor(t *testing.T) {
 		}
 	}
 }
+
+// TestAStandbysLeaderThatLostItsQuorumForAWhileGoesOn: it still leads afterwards, and must propose what it is handed.
+func TestAStandbysLeaderThatLostItsQuorumForAWhileGoesOn(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 1)
+	s := NewStandby(1, 3)
+	for _, n := range s.nodes {
+		n.reads = true
+	}
+	s.source.grow(1)
+	s.until(300, "the standby does not follow", s.caughtUp)
+	leader := s.leader()
+	if s.err != nil || leader == nil {
+		t.Fatal(s.err)
+	}
+	term := leader.node.Group(0).Status().Term
+	for _, l := range s.net.order {
+		l.blocked = l.to == leader.id || l.from == leader.id
+	}
+	for range 10 { // an election time-out is 15 ticks
+		s.source.grow(1)
+		s.tick(0)
+	}
+	for _, l := range s.net.order {
+		l.blocked = false
+	}
+	s.until(300, "the standby does not follow any more", s.caughtUp)
+	if now := leader.node.Group(0).Status(); s.err != nil || now.Role != "leader" || now.Term != term {
+		t.Errorf("%v; the leader of term %d is %s of term %d", s.err, term, now.Role, now.Term)
+	}
+}

@@ -83,7 +83,7 @@ func (t *Transport) takeFrames(conn net.Conn, from uint64, fr *frameReader) erro
 				return err
 			}
 			err = writeFrame(conn, Frame{Kind: kindPong})
-		case f.Kind >= Raft && f.Kind <= Tell:
+		case f.Kind >= Raft && f.Kind < kindsEnd:
 			err = t.opts.Receive(from, f)
 		default:
 			err = errUnexpected

@@ -32,6 +32,8 @@ const (
 	Ask                           // a question to a node
 	Tell                          // its answer
 	Replay                        // a source's entry for a standby group's leader
+	Covered                       // how far a standby is in a group
+	kindsEnd
 )
 
 // Frame is one unit between nodes. Payload belongs to the transport from Send on. The receiver gets Rest as the end of

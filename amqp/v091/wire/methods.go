@@ -625,6 +625,7 @@ func (m *ConnectionOpen) Append(dst []byte) []byte {
 
 // ConnectionOpenOk is connection.open-ok.
 type ConnectionOpenOk struct {
+	KnownHosts string
 }
 
 // ID is 10, 41.
@@ -633,14 +634,14 @@ func (*ConnectionOpenOk) ID() ID { return IDConnectionOpenOk }
 // Decode reads the arguments; byte fields are views into b.
 func (m *ConnectionOpenOk) Decode(b []byte) error {
 	d := decoder{b: b}
-	d.shortview()
+	m.KnownHosts = d.shortstr()
 	return d.end()
 }
 
 // Append writes the ids and the arguments behind dst.
-func (*ConnectionOpenOk) Append(dst []byte) []byte {
+func (m *ConnectionOpenOk) Append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, uint32(IDConnectionOpenOk))
-	dst = appendShort(dst, "")
+	dst = appendShort(dst, m.KnownHosts)
 	return dst
 }
 

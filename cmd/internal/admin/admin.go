@@ -24,6 +24,8 @@ func (e Unavailable) Error() string { return e.Err.Error() }
 // State lists what the vhosts hold. vhost "" means all.
 type State interface {
 	Vhosts() []api.Vhost
+	VhostNames() []string
+	HasVhost(name string) bool
 	Queues(vhost string) []api.Queue
 	Exchanges(vhost string) []api.Exchange
 	Bindings(vhost string) []api.Binding
@@ -57,9 +59,11 @@ type Options struct {
 	Connections Connections
 	Accounts    Accounts
 	Policies    Policies
+	Vhosts      Vhosts
 	Objects     Objects
 	Link        Link
 	Messages    Messages
+	Sessions    Sessions
 	Login       Login
 	Ready       func() error // nil: clients are served
 	Metrics     http.Handler
@@ -118,7 +122,7 @@ func (h *Handler) openRoutes() router {
 
 func (h *Handler) apiRoutes() router {
 	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes(),
-		h.messageRoutes(), h.clientRoutes(), h.healthRoutes(), h.minorRoutes())
+		h.messageRoutes(), h.clientRoutes(), h.sessionRoutes(), h.healthRoutes(), h.minorRoutes(), h.vhostRoutes())
 }
 
 // stateRoutes show what there is, and change the cluster.
@@ -128,8 +132,6 @@ func (h *Handler) stateRoutes() router {
 		{"GET", "/api/nodes", h.monitors(h.nodes)},
 		{"GET", "/api/nodes/{name}", h.monitors(h.node)},
 		{"GET", "/api/whoami", h.whoami},
-		{"GET", "/api/vhosts", h.vhosts},
-		{"GET", "/api/vhosts/{vhost}", h.vhost},
 		{"GET", "/api/queues", h.queues},
 		{"GET", "/api/queues/{vhost}", h.queues},
 		{"GET", "/api/queues/{vhost}/{name}", h.queue},

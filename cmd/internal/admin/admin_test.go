@@ -26,9 +26,12 @@ type fake struct {
 	vhost        string   // that others than administrators and monitors may see
 	calls        []string // verbs called
 	certificates []api.Expiring
+	sessions     []api.Session
 }
 
-func (f *fake) Vhosts() []api.Vhost { return []api.Vhost{{Name: "/", Group: 1}} }
+func (f *fake) Vhosts() []api.Vhost       { return []api.Vhost{{Name: "/", Group: 1}} }
+func (f *fake) VhostNames() []string      { return []string{"/"} }
+func (f *fake) HasVhost(name string) bool { return name == "/" }
 func (f *fake) Queues(vhost string) []api.Queue {
 	if vhost != "" && vhost != "/" {
 		return nil
@@ -119,7 +122,7 @@ func (f *fake) login(user, password string, peer net.Addr) (api.Whoami, error) {
 
 func (f *fake) handler() *Handler {
 	return New(Options{
-		State: f, Cluster: f, Connections: f, Accounts: f, Policies: f, Objects: f, Messages: f, Login: f.login, Ready: func() error { return f.ready },
+		State: f, Cluster: f, Connections: f, Accounts: f, Policies: f, Objects: f, Vhosts: f, Messages: f, Sessions: f, Login: f.login, Ready: func() error { return f.ready },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") }),
 		Version: "v", Logger: slog.New(slog.DiscardHandler),
 	})

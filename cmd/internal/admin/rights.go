@@ -83,6 +83,12 @@ func (s scoped) Vhosts() []api.Vhost {
 	return slices.DeleteFunc(s.all.Vhosts(), func(v api.Vhost) bool { return !s.may(v.Name) })
 }
 
+func (s scoped) VhostNames() []string {
+	return slices.DeleteFunc(s.all.VhostNames(), func(name string) bool { return !s.may(name) })
+}
+
+func (s scoped) HasVhost(name string) bool { return s.may(name) && s.all.HasVhost(name) }
+
 func (s scoped) Queues(vhost string) []api.Queue       { return within(s, vhost, s.all.Queues) }
 func (s scoped) Exchanges(vhost string) []api.Exchange { return within(s, vhost, s.all.Exchanges) }
 func (s scoped) Bindings(vhost string) []api.Binding   { return within(s, vhost, s.all.Bindings) }
@@ -101,10 +107,14 @@ func visible[T any](h *Handler, r *http.Request, list func(vhost string) []T) fu
 // within lists something of one vhost, or with "" of all, as far as they may be seen.
 func within[T any](s scoped, vhost string, list func(string) []T) []T {
 	rows := []T{}
-	for _, v := range s.Vhosts() {
-		if vhost == "" || vhost == v.Name {
-			rows = append(rows, list(v.Name)...)
+	if vhost != "" {
+		if s.HasVhost(vhost) {
+			rows = append(rows, list(vhost)...)
 		}
+		return rows
+	}
+	for _, name := range s.VhostNames() {
+		rows = append(rows, list(name)...)
 	}
 	return rows
 }

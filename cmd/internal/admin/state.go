@@ -13,7 +13,7 @@ func (h *Handler) inVhost(w http.ResponseWriter, r *http.Request) (string, bool)
 	if name == "" {
 		return "", true
 	}
-	if slices.ContainsFunc(h.state(r).Vhosts(), func(v api.Vhost) bool { return v.Name == name }) {
+	if h.state(r).HasVhost(name) {
 		return name, true
 	}
 	notFound(w, r)
@@ -39,15 +39,6 @@ func one[T any](h *Handler, w http.ResponseWriter, r *http.Request, rows func(st
 		return
 	}
 	notFound(w, r)
-}
-
-func (h *Handler) vhosts(w http.ResponseWriter, r *http.Request) {
-	list(w, r, h.state(r).Vhosts(), func(v api.Vhost) string { return v.Name })
-}
-
-func (h *Handler) vhost(w http.ResponseWriter, r *http.Request) {
-	one(h, w, r, func(string) []api.Vhost { return h.state(r).Vhosts() },
-		func(v api.Vhost) bool { return v.Name == r.PathValue("vhost") })
 }
 
 func (h *Handler) queues(w http.ResponseWriter, r *http.Request) {

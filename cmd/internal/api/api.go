@@ -108,12 +108,6 @@ type Application struct {
 	Version     string `json:"version"`
 }
 
-// Vhost is one row of /api/vhosts.
-type Vhost struct {
-	Name  string `json:"name"`
-	Group uint64 `json:"group"`
-}
-
 // Queue is one row of /api/queues.
 type Queue struct {
 	Name                   string         `json:"name"`

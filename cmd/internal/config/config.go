@@ -75,6 +75,10 @@ type Config struct {
 	DiskFreeMin     string  `koanf:"disk-free-min" yaml:"disk-free-min"` // alarm.ParseFloors
 	DrainSeconds    float64 `koanf:"drain-seconds" yaml:"drain-seconds"`
 
+	AMQPAdvertise      string `koanf:"amqp-advertise" yaml:"amqp-advertise"` // HOST:PORT; "" is the peer address's host and the AMQP port
+	SessionExpiryMax   int64  `koanf:"session-expiry-max" yaml:"session-expiry-max"`
+	SessionsPerUserMax int64  `koanf:"sessions-per-user-max" yaml:"sessions-per-user-max"`
+
 	LogLevel  string `koanf:"log-level" yaml:"log-level"`
 	LogFormat string `koanf:"log-format" yaml:"log-format"`
 }
@@ -100,8 +104,12 @@ func Default() Config {
 		MemoryHigh:      0.6,
 		DiskFreeMin:     "1GiB,5%",
 		DrainSeconds:    10,
-		LogLevel:        "info",
-		LogFormat:       "text",
+
+		SessionExpiryMax:   86400,
+		SessionsPerUserMax: 1_000_000,
+
+		LogLevel:  "info",
+		LogFormat: "text",
 	}
 }
 
@@ -143,6 +151,9 @@ func Flags(f *pflag.FlagSet) {
 	f.Float64("memory-high", d.MemoryHigh, "share of the machine's or control group's memory from which publishers have to wait (0: no limit)")
 	f.String("disk-free-min", d.DiskFreeMin, "free disk space below which publishers have to wait: sizes and percentages of the disk, of which the lowest counts (0: no limit)")
 	f.Float64("drain-seconds", d.DrainSeconds, "how long a node that was told to stop may take to hand over")
+	f.String("amqp-advertise", d.AMQPAdvertise, "HOST:PORT that clients are told to find this node at (default the host of --peer and the port of --amqp)")
+	f.Int64("session-expiry-max", d.SessionExpiryMax, "longest that a session outlives its connection, in seconds")
+	f.Int64("sessions-per-user-max", d.SessionsPerUserMax, "named sessions that a user may have in a vhost, attached or not")
 	f.String("log-level", d.LogLevel, "debug, info, warn or error")
 	f.String("log-format", d.LogFormat, "text or json, on standard error")
 }

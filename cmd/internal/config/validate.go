@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"strconv"
@@ -71,6 +72,11 @@ func (c Config) checkAddresses(f *Faults) {
 		}
 		if err := checkAddress(a.address, a.host); err != nil {
 			f.add(a.key, "%v", err)
+		}
+	}
+	if c.AMQPAdvertise != "" {
+		if err := checkAddress(c.AMQPAdvertise, true); err != nil {
+			f.add("amqp-advertise", "%v", err)
 		}
 	}
 }
@@ -193,6 +199,12 @@ func (c Config) checkLimits(f *Faults) {
 	}
 	if _, err := alarm.ParseFloors(c.DiskFreeMin); err != nil {
 		f.add("disk-free-min", "%v", err)
+	}
+	if c.SessionExpiryMax < 1 || c.SessionExpiryMax > math.MaxUint32 {
+		f.add("session-expiry-max", "%d is not from 1 to %d", c.SessionExpiryMax, uint32(math.MaxUint32))
+	}
+	if c.SessionsPerUserMax < 1 || c.SessionsPerUserMax > math.MaxUint32 {
+		f.add("sessions-per-user-max", "%d is not from 1 to %d", c.SessionsPerUserMax, uint32(math.MaxUint32))
 	}
 	if c.DrainSeconds < 0 || c.DrainSeconds > 3600 {
 		f.add("drain-seconds", "%v is not from 0 to 3600", c.DrainSeconds)

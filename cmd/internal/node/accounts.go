@@ -121,19 +121,25 @@ func setTags(cmd *entry.UserPut, tags *api.Tags) error {
 	if tags == nil {
 		return nil
 	}
-	if len(*tags) > tagsMax {
-		return fmt.Errorf("a user has at most %d tags", tagsMax)
+	var err error
+	cmd.Tags, err = tagsText(*tags)
+	return err
+}
+
+// tagsText joins the tags of a user or vhost.
+func tagsText(tags api.Tags) (string, error) {
+	if len(tags) > tagsMax {
+		return "", fmt.Errorf("there are at most %d tags", tagsMax)
 	}
-	for _, tag := range *tags {
+	for _, tag := range tags {
 		if err := checkName("tag", tag); err != nil {
-			return err
+			return "", err
 		}
 		if strings.Contains(tag, ",") {
-			return fmt.Errorf("tag %q has a comma", tag)
+			return "", fmt.Errorf("tag %q has a comma", tag)
 		}
 	}
-	cmd.Tags = strings.Join(*tags, ",")
-	return nil
+	return strings.Join(tags, ","), nil
 }
 
 // DeleteUser deletes a user; its connections are closed.

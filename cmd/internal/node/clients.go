@@ -40,6 +40,8 @@ func (n *Node) openClients() error {
 			Flow:            n.broker.Flow(),
 			Version:         n.o.Version,
 			ClusterName:     n.ClusterID,
+			Hosts:           n.hosts,
+			Announce:        n.sayToQueue,
 		},
 		Logger: n.log,
 	})
@@ -156,12 +158,12 @@ func (n *Node) noteLogin(user, how string, peer net.Addr, refusal error) {
 // isTopic says whether an exchange is a topic exchange, or is not known to this node yet: what is published right behind
 // the exchange's declaration is judged before that is applied.
 func (n *Node) isTopic(vhost, exchange string) bool {
-	group, ok := n.vhostHome(vhost)
+	home, ok := n.vhostHome(vhost)
 	if !ok {
 		return true
 	}
 	kind, known := "", false
-	n.states[group].View(func(m *core.Machine) { kind, known = m.ExchangeType(vhost, exchange) })
+	n.states[home.Group].View(func(m *core.Machine) { kind, known = m.ExchangeType(vhost, exchange) })
 	return !known || kind == "topic"
 }
 

@@ -24,7 +24,7 @@ func (n *Node) serveAdmin() error {
 	err := n.metrics.Watch(
 		telemetry.Identity{Node: n.Name(), Version: n.o.Version, RabbitMQ: admin.CompatibleVersion, Data: n.cfg.Data},
 		telemetry.Sources{
-			Messages: n.messages, Totals: n.totals, Groups: n.groupMetrics, Log: n.logStats, ClusterID: n.ClusterID,
+			Messages: n.messages, Totals: n.totals, Sessions: n.sessionCounts, Groups: n.groupMetrics, Log: n.logStats, ClusterID: n.ClusterID,
 			Alarms: n.alarmMetrics,
 			Ready:  func() bool { return n.Ready() == nil },
 		})
@@ -33,7 +33,7 @@ func (n *Node) serveAdmin() error {
 	}
 	n.admin = &http.Server{
 		Handler: admin.New(admin.Options{
-			State: n, Cluster: n, Connections: n, Accounts: n.accounts, Policies: n, Objects: n, Link: n, Messages: n, Login: n.login, Ready: n.Ready,
+			State: n, Cluster: n, Connections: n, Accounts: n.accounts, Policies: n, Objects: n, Vhosts: n, Link: n, Messages: n, Sessions: n, Login: n.login, Ready: n.Ready,
 			Metrics: n.metrics.Handler(), Version: n.o.Version, Logger: n.log,
 		}),
 		ReadHeaderTimeout: adminHeaderTimeout,
@@ -188,6 +188,22 @@ func (n *Node) messages() telemetry.Messages {
 	}
 }
 
+// sessionCounts add up what the groups' states have counted here since the start.
+func (n *Node) sessionCounts() telemetry.Sessions {
+	var t telemetry.Sessions
+	for _, id := range n.groups {
+		n.states[id].View(func(m *core.Machine) {
+			c := m.SessionCounts()
+			t.Resumed += c.Resumed
+			t.TakenOver += c.TakenOver
+			t.Expired += c.Expired
+			t.Redelivered += c.Redelivered
+			t.Duplicates += c.Duplicates
+		})
+	}
+	return t
+}
+
 // totals are what the groups hold that this node leads, and its own clients.
 func (n *Node) totals() telemetry.Totals {
 	var t telemetry.Totals
@@ -204,6 +220,9 @@ func (n *Node) totals() telemetry.Totals {
 					t.Consumers += uint64(q.Consumers)
 				}
 			}
+			attached, detached := m.NamedSessions()
+			t.SessionsAttached += uint64(attached)
+			t.SessionsDetached += uint64(detached)
 		})
 	}
 	for _, c := range n.clients.Connections() {

@@ -21,10 +21,15 @@ const (
 // the command asks for. It works from any node. Of two that contradict each other at the same moment the later one counts;
 // one that had to be sent again, because its effect did not show, may be that later one.
 func (n *Node) control(ctx context.Context, vhost string, cmd entry.Command, shows func(m *core.Machine) bool) error {
-	group, ok := n.vhostHome(vhost)
+	home, ok := n.vhostHome(vhost)
 	if !ok {
 		return noVhost(vhost)
 	}
+	return n.controlGroup(ctx, home.Group, cmd, shows)
+}
+
+// controlGroup is control for a group.
+func (n *Node) controlGroup(ctx context.Context, group uint64, cmd entry.Command, shows func(m *core.Machine) bool) error {
 	if full, why := n.raft.ReadOnly(); full {
 		return admin.Unavailable{Err: errors.New(why)}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
+	"github.com/understudy-mq/understudy/cmd/internal/vhosts"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/replication"
@@ -64,18 +65,27 @@ func (n *Node) learn() error {
 		return err
 	}
 	n.clusterID.Store(&id)
-	if !n.standsBy() && n.hasFirstVhost() && n.hasUsers() {
+	if !n.standsBy() && n.servesFirstVhost() && n.hasUsers() {
 		n.accounts.refresh()
 		n.formed.Store(true)
 	}
 	return nil
 }
 
-func (n *Node) hasFirstVhost() (has bool) {
-	n.states[firstVhostGroup].View(func(m *core.Machine) {
-		has = slices.ContainsFunc(m.Vhosts(), func(v core.VhostInfo) bool { return v.Name == firstVhost })
+// servesFirstVhost says whether the first vhost is there, or was: it may have been deleted.
+func (n *Node) servesFirstVhost() bool {
+	v, there, ever := n.registeredFirst()
+	return ever && (!there || n.holds(v))
+}
+
+// registeredFirst is the first vhost as the system group has it, and whether any vhost was ever registered.
+func (n *Node) registeredFirst() (v core.RegisteredVhost, there, ever bool) {
+	n.states[systemGroup].View(func(m *core.Machine) {
+		if ever = m.VhostsGeneration() > 0; ever {
+			v, there = m.RegisteredVhost(firstVhost)
+		}
 	})
-	return has
+	return v, there, ever
 }
 
 func (n *Node) hasUsers() (has bool) {
@@ -95,12 +105,37 @@ func (n *Node) missing() (kind entry.Kind, group uint64, command func() entry.Co
 	switch {
 	case n.presentID() == "":
 		return entry.KindClusterInit, systemGroup, func() entry.Command { return &entry.ClusterInit{ID: uuid.NewString()} }
-	case !n.hasFirstVhost():
-		return entry.KindVhostCreate, firstVhostGroup, func() entry.Command {
-			return &entry.VhostCreate{ID: uuid.NewString(), Name: firstVhost}
-		}
+	case !n.servesFirstVhost():
+		return n.missingVhost()
 	}
 	return entry.KindUserPut, systemGroup, n.firstUser
+}
+
+// missingVhost is missing for the first vhost. A data group may have it already: it did before the system group knew of
+// vhosts.
+func (n *Node) missingVhost() (kind entry.Kind, group uint64, command func() entry.Command) {
+	v, _, ever := n.registeredFirst()
+	if ever {
+		return entry.KindVhostCreate, v.Group, func() entry.Command { return vhosts.Create(v) }
+	}
+	if h, group := n.heldFirst(); group != 0 {
+		return entry.KindVhostFound, systemGroup, func() entry.Command {
+			return &entry.VhostFound{ID: h.ID, Name: h.Name, QueueType: h.QueueType, Group: group}
+		}
+	}
+	return entry.KindVhostPut, systemGroup, func() entry.Command {
+		return &entry.VhostPut{ID: uuid.NewString(), Name: firstVhost, Groups: n.dataGroups(), First: true}
+	}
+}
+
+// heldFirst finds the first vhost among the data groups' own.
+func (n *Node) heldFirst() (core.HeldVhost, uint64) {
+	for group, list := range n.held() {
+		if i := slices.IndexFunc(list, func(h core.HeldVhost) bool { return h.Name == firstVhost }); i >= 0 {
+			return list[i], group
+		}
+	}
+	return core.HeldVhost{}, 0
 }
 
 // firstUser is the administrator that a cluster starts with, who may do everything in the first vhost.
@@ -111,8 +146,12 @@ func (n *Node) firstUser() entry.Command {
 	}
 }
 
-// propose proposes the first thing that is missing, if this node leads the group that has to have it.
+// propose proposes the first thing that is missing, if this node leads the group that has to have it and knows what the
+// others hold.
 func (n *Node) propose(last *proposal) {
+	if _, behind := n.registered.missing(n.groups); behind {
+		return
+	}
 	kind, group, command := n.missing()
 	g := n.raft.Group(group)
 	if g.Status().Leader != n.cfg.NodeID || kind == last.kind && time.Since(last.at) < proposalPause {
@@ -142,7 +181,7 @@ func (n *Node) dispatch(group uint64, fx *core.Effects) {
 		n.accounts.applied(n.cfg.NodeID, fx)
 		return
 	}
-	n.broker.Dispatch(group, fx)
+	n.gate.Dispatch(group, fx)
 }
 
 // codec lets replication frame entries without knowing them.

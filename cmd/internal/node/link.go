@@ -165,12 +165,13 @@ func (x linkNotes) Note(reader, _ string, _ uint64, positions []wire.Position) {
 	for _, p := range positions {
 		if x.n.states[p.Group] != nil {
 			x.n.raft.Hold(reader, p.Group, p.Index)
+			x.n.covered(reader, p.Group, p.Index)
 		}
 	}
 }
 
 // Hurried implements source.Notes.
-func (x linkNotes) Hurried(uint64) bool { return false }
+func (x linkNotes) Hurried(group uint64) bool { return x.n.gate.Wants(group) }
 
 // replica is a group of this node for the link.
 type replica struct {

@@ -13,37 +13,29 @@ import (
 	"github.com/understudy-mq/understudy/core/message"
 )
 
-// Vhosts lists the vhosts of all data groups.
-func (n *Node) Vhosts() []api.Vhost {
-	rows := []api.Vhost{}
-	for _, id := range n.groups[1:] {
-		n.states[id].View(func(m *core.Machine) {
-			for _, v := range m.Vhosts() {
-				rows = append(rows, api.Vhost{Name: v.Name, Group: id})
-			}
-		})
-	}
-	return rows
-}
-
 // gather lists something of one vhost, or with "" of all. The groups' goroutines wait only while list reads; making rows of
 // it comes after.
 func gather[T, R any](n *Node, vhost string, list func(m *core.Machine, vhost string) []T, row func(group uint64, item T) R) []R {
 	rows := []R{}
-	for _, id := range n.groups[1:] {
+	for _, name := range n.vhostsToList(vhost) {
+		home, ok := n.accounts.homes.of(name)
+		if !ok {
+			continue
+		}
 		var items []T
-		n.states[id].View(func(m *core.Machine) {
-			for _, v := range m.Vhosts() {
-				if vhost == "" || v.Name == vhost {
-					items = append(items, list(m, v.Name)...)
-				}
-			}
-		})
+		n.states[home.Group].View(func(m *core.Machine) { items = list(m, name) })
 		for _, item := range items {
-			rows = append(rows, row(id, item))
+			rows = append(rows, row(home.Group, item))
 		}
 	}
 	return rows
+}
+
+func (n *Node) vhostsToList(vhost string) []string {
+	if vhost == "" {
+		return n.VhostNames()
+	}
+	return []string{vhost}
 }
 
 // Queues lists queues.

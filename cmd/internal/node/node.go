@@ -25,16 +25,14 @@ import (
 	"github.com/understudy-mq/understudy/replication"
 	"github.com/understudy-mq/understudy/session"
 	"github.com/understudy-mq/understudy/session/auth"
+	"github.com/understudy-mq/understudy/session/gate"
 )
 
 // systemGroup is the group of what belongs to the whole cluster; data groups are 1 to N.
 const systemGroup = 0
 
-// firstVhost is made at a cluster's first start, in the first data group.
-const (
-	firstVhost      = "/"
-	firstVhostGroup = 1
-)
+// firstVhost is made at a cluster's first start.
+const firstVhost = "/"
 
 // Options are what Start needs beside the settings.
 type Options struct {
@@ -68,19 +66,21 @@ type Node struct {
 	accounts  *accounts
 	alarms    *alarms
 	linkage   linkage
+	gate      *gate.Gate
 	audit     *audit.Log
 	logins    *auth.Authenticator
 	admin     *http.Server
 
-	registered registrations
-	started    time.Time
-	clusterID  atomic.Pointer[string]
-	formed     atomic.Bool // the cluster has its id, the first vhost and the first user
-	draining   atomic.Bool
-	ready      chan struct{} // closed when clients were first served
-	readyOnce  sync.Once
-	stop       context.CancelFunc // ends the background work
-	background sync.WaitGroup
+	registered    registrations
+	announcements chan toSay
+	started       time.Time
+	clusterID     atomic.Pointer[string]
+	formed        atomic.Bool // the cluster has its id, the first vhost and the first user, or had them
+	draining      atomic.Bool
+	ready         chan struct{} // closed when clients were first served
+	readyOnce     sync.Once
+	stop          context.CancelFunc // ends the background work
+	background    sync.WaitGroup
 }
 
 // handle is a group of replication's that is not there yet when its users are made.
@@ -158,7 +158,7 @@ func newNode(o Options, folder *Folder) *Node {
 	return &Node{
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
-		started: time.Now(), registered: registrations{in: map[uint64]bool{}},
+		started: time.Now(), registered: registrations{in: map[uint64]bool{}}, announcements: make(chan toSay, announcementsMax),
 		accounts: people, alarms: newAlarms(o),
 		logins: auth.New(auth.Options{Users: people.registry}),
 	}
@@ -192,8 +192,12 @@ func (n *Node) start(ctx context.Context) error {
 		return errors.Join(err, n.raft.Stop(ctx))
 	}
 	n.background.Go(func() { n.accounts.watch(work) })
+	n.background.Go(func() { n.watchGate(work) })
 	n.background.Go(func() { n.watchAlarms(work) })
 	n.background.Go(func() { n.form(work) })
+	n.background.Go(func() { n.announce(work) })
+	n.background.Go(func() { n.speak(work) })
+	n.background.Go(func() { n.reconcile(work) })
 	return nil
 }
 
@@ -246,8 +250,11 @@ func (n *Node) openStore() error {
 	}
 	n.broker = session.New(session.Options{
 		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry, Denied: n.denied,
-		Elsewhere: n.heldElsewhere, IsTopic: n.isTopic,
+		Elsewhere: n.heldElsewhere, Policy: n.sessionPolicy,
+		ExpiryMax: uint32(n.cfg.SessionExpiryMax), SessionsMax: uint32(n.cfg.SessionsPerUserMax),
+		IsTopic: n.isTopic,
 	})
+	n.openGate()
 	a := n.accounts
 	a.state, a.submit, a.changed = n.states[systemGroup].View, n.handle[systemGroup].Submit, n.broker.Reauthorize
 	return nil
@@ -307,6 +314,7 @@ func (n *Node) peerTLS() (*tls.Config, error) {
 // observer follows the groups' fortunes.
 func (n *Node) observer() replication.Observer {
 	return replication.Observer{
+		Covered: func(name string, group, index uint64) { n.gate.Covered(name, group, index) },
 		Registered: func(group, incarnation uint64) {
 			n.broker.Registered(group, incarnation)
 			n.registered.set(group, true)
@@ -342,11 +350,6 @@ func (n *Node) Ready() error {
 
 // Started is closed once clients are served for the first time.
 func (n *Node) Started() <-chan struct{} { return n.ready }
-
-// vhostHome answers which group holds a vhost.
-func (n *Node) vhostHome(vhost string) (uint64, bool) {
-	return firstVhostGroup, vhost == firstVhost && n.formed.Load()
-}
 
 // listener is an open port.
 type listener struct {

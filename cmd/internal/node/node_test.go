@@ -316,7 +316,7 @@ func TestANodeJoinsARunningClusterAndIsPromoted(t *testing.T) {
 		t.Errorf("it is in cluster %s with %d groups, want %s with %d", second.ClusterID(), len(second.groups), first.ClusterID(), len(first.groups))
 	}
 	eventually(t, "node 2 is promoted", func() bool { return first.PromoteMember(context.Background(), 2) == nil })
-	eventually(t, "node 2 knows of it", func() bool {
+	eventually(t, "node 2 knows that it is a voter", func() bool {
 		members := second.Cluster().Members
 		return len(members) == 2 && members[1].Role == "voter" && members[1].Address == c.Peer
 	})

@@ -64,8 +64,8 @@ func (n *Node) hasExchange(vhost, name string) bool {
 
 // has says whether a vhost's listing has a row like this.
 func has[T any](n *Node, vhost string, list func(*core.Machine, string) []T, is func(T) bool) bool {
-	group, ok := n.vhostHome(vhost)
-	return ok && n.shown(group, func(m *core.Machine) bool { return slices.ContainsFunc(list(m, vhost), is) })
+	home, ok := n.vhostHome(vhost)
+	return ok && n.shown(home.Group, func(m *core.Machine) bool { return slices.ContainsFunc(list(m, vhost), is) })
 }
 
 // DeclareExchange declares an exchange; created says that it was not there before.

@@ -96,9 +96,10 @@ const (
 // VhostLimits lists the limits of vhosts that have any.
 func (n *Node) VhostLimits(vhost string) []api.VhostLimits {
 	list := func(m *core.Machine, vhost string) []core.VhostInfo {
-		return slices.DeleteFunc(m.Vhosts(), func(v core.VhostInfo) bool {
-			return v.Name != vhost || v.MaxQueues < 0 && v.MaxConnections < 0
-		})
+		if v, ok := m.Vhost(vhost); ok && (v.MaxQueues >= 0 || v.MaxConnections >= 0) {
+			return []core.VhostInfo{v}
+		}
+		return nil
 	}
 	return gather(n, vhost, list, func(_ uint64, v core.VhostInfo) api.VhostLimits {
 		row := api.VhostLimits{Vhost: v.Name, Value: map[string]int64{}}
@@ -136,21 +137,17 @@ func (n *Node) SetVhostLimit(ctx context.Context, by, vhost, limit string, value
 
 // limitsOf are a vhost's limits as the command that would set them.
 func (n *Node) limitsOf(vhost string) (cmd *entry.VhostLimit, ok bool) {
-	group, ok := n.vhostHome(vhost)
+	home, ok := n.vhostHome(vhost)
 	if !ok {
 		return nil, false
 	}
-	n.states[group].View(func(m *core.Machine) { cmd, ok = vhostLimit(m, vhost) })
+	n.states[home.Group].View(func(m *core.Machine) { cmd, ok = vhostLimit(m, vhost) })
 	return cmd, ok
 }
 
 func vhostLimit(m *core.Machine, vhost string) (*entry.VhostLimit, bool) {
-	list := m.Vhosts()
-	i := slices.IndexFunc(list, func(v core.VhostInfo) bool { return v.Name == vhost })
-	if i < 0 {
-		return nil, false
-	}
-	return &entry.VhostLimit{Vhost: vhost, MaxQueues: list[i].MaxQueues, Connections: list[i].MaxConnections}, true
+	v, ok := m.Vhost(vhost)
+	return &entry.VhostLimit{Vhost: vhost, MaxQueues: v.MaxQueues, Connections: v.MaxConnections}, ok
 }
 
 // encodeTable makes a field table of a JSON object, its keys in order: whole numbers become 64-bit integers, others doubles.

@@ -22,9 +22,10 @@ const (
 	accessTimeout  = 10 * time.Second // for a change to be applied
 )
 
-// accounts keeps the registry up to date with the system group, and changes it there.
+// accounts keeps what the node knows of users and vhosts up to date with the system group, and changes it there.
 type accounts struct {
 	registry *auth.Registry
+	homes    homes
 	state    func(func(*core.Machine)) // reads the system group
 	submit   func(commands []byte, n int) error
 	changed  func() // called when the registry has changed
@@ -71,16 +72,19 @@ func (a *accounts) refresh() {
 	var permissions []core.PermissionInfo
 	var topics []core.TopicPermissionInfo
 	known := a.registry.Generation()
+	moved := false
 	a.state(func(m *core.Machine) {
+		moved = a.homes.refresh(m)
 		if generation = m.AccessGeneration(); generation != known {
 			users, permissions, topics = m.Users(), m.Permissions(), m.TopicPermissions()
 		}
 	})
-	if generation == known {
-		return
+	if generation != known {
+		a.registry.Update(generation, users, permissions, topics)
 	}
-	a.registry.Update(generation, users, permissions, topics)
-	a.changed()
+	if moved || generation != known {
+		a.changed()
+	}
 }
 
 // applied takes the system group's effects, in its apply goroutine.
@@ -125,25 +129,34 @@ func (a *accounts) forget(request uint64) {
 	delete(a.waiting, request)
 }
 
-// change carries out a change: once it answers nil, this node judges by the new state. command makes it with its number.
-// Errors: admin.ErrNoUser; admin.Unavailable, and then the change may still come.
+// change carries out a change and takes note of it. Errors: admin.ErrNoUser; those of propose.
 func (a *accounts) change(ctx context.Context, what audit.Event, command func(request uint64) entry.Command) error {
+	e, err := a.propose(ctx, command)
+	switch {
+	case err != nil:
+		return err
+	case e.Kind == core.EffectRefused:
+		return admin.ErrNoUser
+	}
+	a.audit(what)
+	return nil
+}
+
+// propose has the system group carry out a command and answers its reply or refusal: by then this node judges by the new
+// state. command makes it with its number. Errors: admin.Unavailable, and then the change may still come.
+func (a *accounts) propose(ctx context.Context, command func(request uint64) entry.Command) (core.Effect, error) {
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
 	defer cancel()
 	request, answer := a.expect()
 	defer a.forget(request)
 	if err := a.submit(entry.Append(nil, command(request)), 1); err != nil {
-		return admin.Unavailable{Err: fmt.Errorf("the system group takes no change now: %w", err)}
+		return core.Effect{}, admin.Unavailable{Err: fmt.Errorf("the system group takes no change now: %w", err)}
 	}
 	select {
 	case e := <-answer:
 		a.refresh()
-		if e.Kind == core.EffectRefused {
-			return admin.ErrNoUser
-		}
-		a.audit(what)
-		return nil
+		return e, nil
 	case <-ctx.Done():
-		return admin.Unavailable{Err: errors.New("the system group has not answered in time; the change may still come")}
+		return core.Effect{}, admin.Unavailable{Err: errors.New("the system group has not answered in time; the change may still come")}
 	}
 }

@@ -141,7 +141,10 @@ func (n *node) openStore() error {
 		submit[id], contents[id] = h, n.states[id]
 	}
 	n.broker = session.New(session.Options{Node: n.id, Submit: submit, Contents: contents,
-		VhostHome: func(vhost string) (uint64, bool) { id, ok := vhosts[vhost]; return id, ok }})
+		VhostHome: func(vhost string) (session.Home, bool) {
+			group, ok := vhosts[vhost]
+			return session.Home{ID: vhost, Group: group}, ok
+		}})
 	return nil
 }
 

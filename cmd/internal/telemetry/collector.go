@@ -19,6 +19,7 @@ type row struct {
 type reading struct {
 	messages Messages
 	totals   Totals
+	sessions Sessions
 	log      Log
 	alarms   Alarms
 }
@@ -59,7 +60,7 @@ func newCollector(id Identity, s Sources) *collector {
 	c.build = prometheus.NewDesc("rabbitmq_build_info", "Versions.",
 		[]string{"rabbitmq_version", "product_name", "product_version"}, nil)
 	c.ready = prometheus.NewDesc("understudy_ready", "1 if clients are served.", nil, nil)
-	c.rows = slices.Concat(totalRows(), messageRows(), logRows(), alarmRows())
+	c.rows = slices.Concat(totalRows(), messageRows(), sessionRows(), logRows(), alarmRows())
 	c.groups = groupRows()
 	c.process = c.processRows()
 	return c
@@ -87,7 +88,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.identity, prometheus.GaugeValue, 1, c.id.Node, cluster, "prometheus")
 	ch <- prometheus.MustNewConstMetric(c.build, prometheus.GaugeValue, 1, c.id.RabbitMQ, "Understudy", c.id.Version)
 	ch <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, truth(c.sources.Ready()))
-	now := reading{c.sources.Messages(), c.sources.Totals(), c.sources.Log(), c.sources.Alarms()}
+	now := reading{c.sources.Messages(), c.sources.Totals(), c.sources.Sessions(), c.sources.Log(), c.sources.Alarms()}
 	for _, r := range c.rows {
 		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(&now))
 	}
@@ -123,6 +124,10 @@ func totalRows() []row {
 		gauge("rabbitmq_queue_messages", "Messages of those queues.", func(t *Totals) uint64 { return t.Ready + t.Unacked }),
 		gauge("rabbitmq_connections", "Client connections.", func(t *Totals) uint64 { return t.Connections }),
 		gauge("rabbitmq_channels", "Open channels.", func(t *Totals) uint64 { return t.Channels }),
+		gauge("understudy_sessions_attached", "Named sessions with a connection, in the groups that this node leads.",
+			func(t *Totals) uint64 { return t.SessionsAttached }),
+		gauge("understudy_sessions_detached", "Named sessions without one, in those groups.",
+			func(t *Totals) uint64 { return t.SessionsDetached }),
 	}
 }
 
@@ -148,6 +153,21 @@ func messageRows() []row {
 			prometheus.CounterValue, func(r *reading) float64 { return float64(r.messages.Nacked) }},
 		{prometheus.NewDesc("understudy_sessions_attached_total", "Sessions attached.", nil, nil), prometheus.CounterValue,
 			func(r *reading) float64 { return float64(r.messages.SessionsAttached) }},
+	}
+}
+
+// sessionRows count what each replica has applied: they are not to be summed over nodes.
+func sessionRows() []row {
+	counter := func(name, help string, value func(*Sessions) uint64) row {
+		return row{prometheus.NewDesc("understudy_sessions_"+name+"_total", help+" Every node counts all.", nil, nil), prometheus.CounterValue,
+			func(r *reading) float64 { return float64(value(&r.sessions)) }}
+	}
+	return []row{
+		counter("resumed", "Sessions that went on on another connection.", func(s *Sessions) uint64 { return s.Resumed }),
+		counter("taken_over", "Sessions that another connection took over.", func(s *Sessions) uint64 { return s.TakenOver }),
+		counter("expired", "Sessions that nobody resumed in time.", func(s *Sessions) uint64 { return s.Expired }),
+		counter("redelivered", "Deliveries sent again after a resume.", func(s *Sessions) uint64 { return s.Redelivered }),
+		counter("duplicates_dropped", "Publishes that had been enqueued before.", func(s *Sessions) uint64 { return s.Duplicates }),
 	}
 }
 

@@ -27,7 +27,12 @@ type Messages struct {
 type Totals struct {
 	Queues, Ready, Unacked, Consumers uint64
 	Connections, Channels             uint64
+	// Of named sessions, in the groups that the node leads.
+	SessionsAttached, SessionsDetached uint64
 }
+
+// Sessions count what became of named sessions since the node's start, in all groups: every node counts the same.
+type Sessions struct{ Resumed, TakenOver, Expired, Redelivered, Duplicates uint64 }
 
 // Group is one raft group on this node.
 type Group struct {
@@ -48,6 +53,7 @@ type Log struct {
 type Sources struct {
 	Messages  func() Messages
 	Totals    func() Totals
+	Sessions  func() Sessions
 	Groups    func() []Group
 	Log       func() Log
 	Alarms    func() Alarms

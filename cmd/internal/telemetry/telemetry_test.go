@@ -33,7 +33,10 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 			return Messages{Confirmed: 1, Nacked: 2, Returned: 3, DeliveredManualAck: 4, DeliveredAutoAck: 5, Redelivered: 6, Got: 7, GotEmpty: 8, SessionsAttached: 9}
 		},
 		Totals: func() Totals {
-			return Totals{Queues: 11, Ready: 12, Unacked: 13, Consumers: 14, Connections: 15, Channels: 16}
+			return Totals{Queues: 11, Ready: 12, Unacked: 13, Consumers: 14, Connections: 15, Channels: 16, SessionsAttached: 17, SessionsDetached: 18}
+		},
+		Sessions: func() Sessions {
+			return Sessions{Resumed: 31, TakenOver: 32, Expired: 33, Redelivered: 34, Duplicates: 35}
 		},
 		Groups: func() []Group {
 			return []Group{{Group: 2, Leader: 3, Term: 4, Commit: 5, Applied: 6, Last: 7, First: 8, Leads: true, Stopped: true}}
@@ -61,6 +64,9 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 		"understudy_sessions_attached_total 9",
 		"rabbitmq_queues 11", "rabbitmq_queue_messages_ready 12", "rabbitmq_queue_messages_unacked 13", "rabbitmq_queue_messages 25",
 		"rabbitmq_consumers 14", "rabbitmq_connections 15", "rabbitmq_channels 16",
+		"understudy_sessions_attached 17", "understudy_sessions_detached 18", "understudy_sessions_resumed_total 31",
+		"understudy_sessions_taken_over_total 32", "understudy_sessions_expired_total 33", "understudy_sessions_redelivered_total 34",
+		"understudy_sessions_duplicates_dropped_total 35",
 		`understudy_group_leader{group="2"} 3`, `rabbitmq_raft_term{group="2"} 4`, `rabbitmq_raft_commit_index{group="2"} 5`,
 		`understudy_group_applied{group="2"} 6`, `rabbitmq_raft_last_written_index{group="2"} 7`,
 		`understudy_group_first_index{group="2"} 8`, `understudy_group_leads{group="2"} 1`, `understudy_group_stopped{group="2"} 1`,

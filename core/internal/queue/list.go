@@ -207,6 +207,14 @@ func (l *List) Each(visit func(Ref)) {
 	}
 }
 
+// Detach takes all messages out, as a list of their own, and answers the id of its newest chunk: those of chunks that come
+// later are higher. It takes no time.
+func (l *List) Detach() (all List, last uint32) {
+	all = List{chunks: l.chunks, head: l.head, n: l.n}
+	l.chunks, l.head, l.n = nil, 0, 0
+	return all, l.lastID
+}
+
 // Clear drops everything.
 func (l *List) Clear(p *Pool) {
 	for _, c := range l.chunks[l.head:] {

@@ -64,6 +64,9 @@ func readSpec(paths ...string) (*spec, error) {
 	return s, s.resolve()
 }
 
+// kept are reserved fields that are of use all the same, with the names that they had in earlier specifications.
+var kept = map[string]string{"connection.open-ok.reserved-1": "known-hosts"}
+
 func (s *spec) resolve() error {
 	types := map[string]string{}
 	for _, d := range s.Domains {
@@ -73,6 +76,9 @@ func (s *spec) resolve() error {
 		for _, m := range c.Methods {
 			for i := range m.Fields {
 				f := &m.Fields[i]
+				if name, ok := kept[c.Name+"."+m.Name+"."+f.Name]; ok {
+					f.Name, f.Reserved = name, 0
+				}
 				if f.Type == "" {
 					f.Type = types[f.Domain]
 				}

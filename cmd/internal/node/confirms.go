@@ -1,0 +1,63 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/session/gate"
+)
+
+// gateInterval is the time between looks at how far the standby is behind.
+const gateInterval = 100 * time.Millisecond
+
+// openGate puts the gate between the machines and the broker: confirms that wait for a standby wait there.
+func (n *Node) openGate() {
+	groups := map[uint64]gate.Group{}
+	for id, g := range n.states {
+		if id != systemGroup {
+			groups[id] = g
+		}
+	}
+	n.gate = gate.New(gate.Options{
+		Groups: groups, System: n.states[systemGroup], Dispatch: n.broker.Dispatch,
+		Leads: func(group uint64) bool { return n.raft.Group(group).Status().Leader == n.cfg.NodeID },
+		Propose: func(group uint64, cmd entry.Command) error {
+			return n.raft.Group(group).ControlLocal(entry.Append(nil, cmd))
+		},
+		Cluster: n.ClusterID, Changed: n.gateChanged,
+	})
+}
+
+// watchGate has the gate look at the clock, until ctx is done.
+func (n *Node) watchGate(ctx context.Context) {
+	tick := time.NewTicker(gateInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			n.gate.Decide()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gateChanged tells of each change of what confirms wait for.
+func (n *Node) gateChanged(group uint64, state entry.GateState, standby, why string) {
+	switch state {
+	case entry.GateUp:
+		n.log.Info("confirms wait for a standby, as the vhosts' policies say", "group", group, "standby", standby, "reason", why)
+	case entry.GateDegraded:
+		n.log.Warn("confirms wait for the standby no longer", "group", group, "standby", standby, "reason", why)
+	case entry.GateOff:
+		n.log.Info("confirms wait for no standby", "group", group, "reason", why)
+	}
+}
+
+// covered takes a standby's word of how far it is, and passes it on at once where somebody waits for it.
+func (n *Node) covered(name string, group, index uint64) {
+	if n.gate.Covered(name, group, index) && n.gate.Wants(group) {
+		n.raft.Covered(name, group, index)
+	}
+}
