@@ -371,6 +371,9 @@ func (n *Node) Ready() error {
 	if !n.formed.Load() {
 		return errors.New("cluster is forming")
 	}
+	if full, why := n.raft.ReadOnly(); full {
+		return errors.New(why)
+	}
 	if n.pending.Load() != nil {
 		return errors.New("definitions are being loaded")
 	}
