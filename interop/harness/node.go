@@ -175,7 +175,7 @@ func standsStill(pid int) error {
 		if err != nil {
 			continue // it has ended
 		}
-		_, state, _ := strings.Cut(string(stat), ") ") // behind the program's name
+		_, state, _ := strings.Cut(string(stat), ") ")                        // behind the program's name
 		if state = state[:min(1, len(state))]; state != "T" && state != "t" { // t under a tracer
 			return fmt.Errorf("a thread of process %d has not stopped: %s", pid, state)
 		}
