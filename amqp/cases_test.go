@@ -99,6 +99,15 @@ func TestCasesOverTheWire(t *testing.T) {
 			do("1 ChannelClose ReplyCode=406 ReplyText=\"PRECONDITION_FAILED - unknown delivery tag 7\" ClassID=60 MethodID=80", on(1, &wire.BasicAck{DeliveryTag: 7})),
 			do(reopened, reopen),
 		},
+		"24 unknown tag, rejected": {
+			do(refusedBy(90), on(1, &wire.BasicReject{DeliveryTag: 7})), do(reopened, reopen),
+			do(refusedBy(90), on(1, &wire.BasicReject{DeliveryTag: 7, Requeue: true})), do(reopened, reopen),
+		},
+		"24 unknown tag, by nack": {
+			do(refusedBy(120), on(1, &wire.BasicNack{DeliveryTag: 7})), do(reopened, reopen),
+			do(refusedBy(120), on(1, &wire.BasicNack{DeliveryTag: 7, Requeue: true})), do(reopened, reopen),
+			do(refusedBy(120), on(1, &wire.BasicNack{DeliveryTag: 7, Multiple: true})), do(reopened, reopen),
+		},
 		"24 tag acknowledged twice": {
 			do(q1, declareQ, published(1, "", "q", "x")),
 			do("1 BasicGetOk\n1 header\n1 body", on(1, &wire.BasicGet{Queue: "q"})),
@@ -211,4 +220,9 @@ func everyType() []byte {
 	table = append(table, nested...)
 	p := message.Properties{Set: message.PropHeaders | message.PropTimestamp, Headers: table, Timestamp: math.MaxUint64}
 	return message.AppendProperties(nil, &p)
+}
+
+// refusedBy is the channel.close for an unknown tag 7 in a method of class basic.
+func refusedBy(method int) string {
+	return fmt.Sprintf("1 ChannelClose ReplyCode=406 ReplyText=\"PRECONDITION_FAILED - unknown delivery tag 7\" ClassID=60 MethodID=%d", method)
 }

@@ -28,7 +28,7 @@ func (m *Machine) applyNodeUp(x *entry.NodeUp) {
 	}
 	m.detachNode(x.Node, "node was started again")
 	n.Incarnation++
-	n.Nonce, n.Seq, n.Up = x.Nonce, 0, true
+	n.Nonce, n.Seq, n.Up, n.Alarms = x.Nonce, 0, true, 0
 	m.touch(n)
 	m.fx.List = append(m.fx.List, Effect{Kind: EffectNode, Node: x.Node, Incarnation: n.Incarnation, Request: x.Nonce})
 }
@@ -38,7 +38,7 @@ func (m *Machine) applyNodeDown(x *entry.NodeDown) {
 	if n == nil || n.Incarnation != x.Incarnation || !n.Up {
 		return
 	}
-	n.Up = false
+	n.Up, n.Alarms = false, 0
 	m.touch(n)
 	m.detachNode(x.Node, "node is down")
 	m.fx.List = append(m.fx.List, Effect{Kind: EffectNode, Node: x.Node, Request: n.Nonce})

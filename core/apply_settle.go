@@ -13,18 +13,18 @@ func (m *Machine) applySettle(x *entry.Settle) {
 	if h == nil {
 		return
 	}
-	what := settled{Outcome: uint8(x.Outcome), First: x.First, Last: x.Last}
+	what := settled{Outcome: uint8(x.Outcome.Fate()), First: x.First, Last: x.Last}
 	if !h.session.named() {
 		if !h.reach(&what, x.Multiple) {
-			m.refuseTag(h, what.Last)
+			m.refuseSettle(h, x.Outcome, fmt.Sprintf("unknown delivery tag %d", what.Last))
 			return
 		}
 	} else if !h.reachNamed(&what, x.Multiple) {
-		m.refuseTag(h, max(x.First, x.Last))
+		m.refuseSettle(h, x.Outcome, fmt.Sprintf("unknown delivery tag %d", max(x.First, x.Last)))
 		return
 	}
 	if h.Tx {
-		m.settleLater(h, &what)
+		m.settleLater(h, &what, x.Outcome)
 		return
 	}
 	m.settleRange(h, &what, 0)
@@ -94,8 +94,12 @@ func (x *settled) covers(h *channel, tag uint64, gathered uint32) bool {
 	return r.Flags&(flagNoAck|flagGathered) == gathered && (x.Epoch == 0 || h.sentUnder(tag) == x.Epoch)
 }
 
-func (m *Machine) refuseTag(h *channel, tag uint64) {
-	m.refuse(h, entry.KindSettle, CodePreconditionFailed, fmt.Sprintf("unknown delivery tag %d", tag))
+func (m *Machine) refuseSettle(h *channel, said entry.Outcome, text string) {
+	at := len(m.fx.List)
+	m.refuse(h, entry.KindSettle, CodePreconditionFailed, text)
+	if at < len(m.fx.List) && m.fx.List[at].Kind == EffectRefused { // not where the client is another node's
+		m.fx.List[at].Outcome = said
+	}
 }
 
 // unsettled says whether a tag awaits a settlement by the client; no-ack deliveries do not, nor those that a transaction

@@ -145,9 +145,9 @@ func (m *Machine) gather(h *channel, x *entry.Publish, offset int, marks *marks,
 }
 
 // settleLater marks deliveries for a settlement that waits for its commit.
-func (m *Machine) settleLater(h *channel, x *settled) {
+func (m *Machine) settleLater(h *channel, x *settled, said entry.Outcome) {
 	if len(h.Settled) == txMost {
-		m.refuse(h, entry.KindSettle, CodePreconditionFailed, "transaction is too large")
+		m.refuseSettle(h, said, "transaction is too large")
 		return
 	}
 	for tag := h.flight.Next(x.First); tag != 0 && tag <= x.Last; tag = h.flight.Next(tag + 1) {

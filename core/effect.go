@@ -65,6 +65,7 @@ type Effect struct {
 	Messages    uint32
 	Consumers   uint32
 	State       SessionState
+	Outcome     entry.Outcome // EffectRefused of a Settle: what the client had said
 	Session     uint64
 	Epoch       uint64
 	Node        uint64

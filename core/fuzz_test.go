@@ -24,7 +24,7 @@ func seeds() []entry.Command {
 		&entry.ConfirmSelect{Ref: ref}, &entry.ExchangeDeclare{Ref: ref, Name: "x", Type: "fanout", AutoDelete: true},
 		&entry.ExchangeDelete{Ref: ref, Name: "x"}, &entry.QueueDeclare{Ref: ref, Name: "q2", Exclusive: true},
 		&entry.QueueDelete{Ref: ref, Name: "q"}, &entry.QueuePurge{Ref: ref, Name: "q"}, &entry.ChannelClose{Ref: ref},
-		&entry.Attach{Vhost: "/"}, &entry.Detach{Ref: ref}, &entry.NodeDown{Node: 1, Incarnation: 1},
+		&entry.Attach{Vhost: "/"}, &entry.Detach{Ref: ref}, &entry.NodeDown{Node: 1, Incarnation: 1}, &entry.NodeAlarm{Node: 1, Incarnation: 1, Alarms: 1},
 		&entry.QueueDeclare{Ref: ref, Name: "l", Arguments: table("x-message-ttl", int32(1), "x-max-length", int32(1), "x-max-priority", int32(3),
 			"x-dead-letter-exchange", "amq.topic", "x-delivery-limit", int32(1), "x-single-active-consumer", true, "x-expires", int32(9))},
 		&entry.Publish{Ref: ref, Record: coretest.Record("amq.topic", "a.b", table("CC", []any{"l"}), "z")},

@@ -157,13 +157,14 @@ type ConsumerInfo struct {
 type NodeInfo struct {
 	Node, Incarnation, Nonce, Seq uint64
 	Up                            bool
+	Alarms                        uint8 // of the newest NodeAlarm
 }
 
 // Nodes lists every node ever registered in the group, by id.
 func (m *Machine) Nodes() []NodeInfo {
 	list := make([]NodeInfo, 0, len(m.nodes))
 	for _, n := range m.nodes {
-		list = append(list, NodeInfo{Node: n.Node, Incarnation: n.Incarnation, Nonce: n.Nonce, Seq: n.Seq, Up: n.Up})
+		list = append(list, NodeInfo{Node: n.Node, Incarnation: n.Incarnation, Nonce: n.Nonce, Seq: n.Seq, Up: n.Up, Alarms: n.Alarms})
 	}
 	return list
 }
@@ -246,6 +247,15 @@ func (m *Machine) Exchanges(vhost string) []ExchangeInfo {
 	}
 	slices.SortFunc(list, func(a, b ExchangeInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list
+}
+
+// ExchangeType is an exchange's type; false if there is no such exchange.
+func (m *Machine) ExchangeType(vhost, name string) (string, bool) {
+	v := m.vhost[vhost]
+	if v == nil || v.exchange[name] == nil {
+		return "", false
+	}
+	return v.exchange[name].typeName(), true
 }
 
 // Bindings lists a vhost's bindings by source, destination and key.

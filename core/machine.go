@@ -229,6 +229,8 @@ func (m *Machine) apply(cmd entry.Command) {
 		m.applyNodeUp(x)
 	case *entry.NodeDown:
 		m.applyNodeDown(x)
+	case *entry.NodeAlarm:
+		m.applyNodeAlarm(x)
 	case *entry.LeaderUp:
 		m.applyLeaderUp(x)
 	case *entry.Tick:

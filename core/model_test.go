@@ -19,6 +19,7 @@ type model struct {
 	last     uint64 // message number
 	queues   map[string]*modelQueue
 	channels map[modelID]*modelChannel
+	modelDelays
 }
 
 type modelID struct {
@@ -41,6 +42,7 @@ type modelQueue struct {
 	name  string
 	ready []modelMessage
 	dead  map[string]int
+	own   features // without policies
 	features
 }
 
@@ -48,6 +50,8 @@ type modelQueue struct {
 type features struct {
 	ttl, most, priorities, failures int // 0 for none
 	deadLetters, single             bool
+	retry                           retry // of what is given back
+	timeout                         int   // of its consumers, 0 for half an hour
 }
 
 const deadQueue = "dead"
@@ -55,6 +59,7 @@ const deadQueue = "dead"
 type modelConsumer struct {
 	tag, queue string
 	age        int
+	timeout    int // its own, 0 for its queue's
 	priority   int
 	limit      int
 	noAck      bool
@@ -65,6 +70,7 @@ type modelDelivery struct {
 	queue    *modelQueue
 	consumer *modelConsumer // nil for a get
 	noAck    bool
+	made     int64 // stamp
 }
 
 type modelChannel struct {
@@ -77,6 +83,7 @@ type modelChannel struct {
 	consumers     []*modelConsumer
 	flight        map[uint64]modelDelivery
 	refusal       bool // expected of the command at hand
+	late          bool // the machine refused it for a delivery that was not settled in time
 	tx            bool
 	published     []func()   // what a commit does
 	settled       [][]uint64 // tags, and
@@ -173,6 +180,8 @@ func (m *model) end(h *modelChannel, tag uint64, outcome entry.Outcome) {
 		d.queue.dead[d.death]++
 	case d.queue.failures > 0 && d.failed > d.queue.failures:
 		m.bury(d.queue, "delivery_limit")
+	case d.queue.retry.wait(d.failed, outcome) > 0:
+		m.retryLater(d.queue, d.modelMessage, d.queue.retry.wait(d.failed, outcome))
 	default:
 		d.queue.put(d.modelMessage)
 	}
@@ -346,6 +355,8 @@ func (m *model) take(e *core.Effect, h *modelChannel, q *modelQueue, c *modelCon
 		return
 	}
 	m.expire(q, q.priorities)
+	for (len(q.ready) == 0 || q.ready[0].number != e.Number) && m.comeNext() {
+	}
 	if len(q.ready) == 0 || q.ready[0].number != e.Number || q.ready[0].redelivered != e.Redelivered || e.Tag != h.last+1 || e.NoAck != noAck {
 		m.t.Fatalf("delivery %+v with tag %d of #%d is not the next of %v after tag %d", e.Kind, e.Tag, e.Number, q.ready, h.last)
 	}
@@ -353,7 +364,7 @@ func (m *model) take(e *core.Effect, h *modelChannel, q *modelQueue, c *modelCon
 		m.t.Fatalf("delivery of #%d shows %d failures, want %d", e.Number, failed, q.ready[0].failed)
 	}
 	h.last++
-	h.flight[h.last] = modelDelivery{modelMessage: q.ready[0], queue: q, consumer: c, noAck: noAck}
+	h.flight[h.last] = modelDelivery{modelMessage: q.ready[0], queue: q, consumer: c, noAck: noAck, made: m.now}
 	q.ready = q.ready[1:]
 }
 
@@ -376,7 +387,7 @@ func (m *model) takeDead(e *core.Effect, h *modelChannel, q *modelQueue, noAck b
 	}
 	q.dead[death]--
 	h.last++
-	h.flight[h.last] = modelDelivery{modelMessage: modelMessage{number: e.Number, death: death}, queue: q, noAck: noAck}
+	h.flight[h.last] = modelDelivery{modelMessage: modelMessage{number: e.Number, death: death}, queue: q, noAck: noAck, made: m.now}
 }
 
 func (q *modelQueue) count() int {
@@ -412,11 +423,16 @@ func (m *model) check(effects []core.Effect) {
 		case core.EffectConfirmed:
 			h.confirms -= int(e.Count)
 		case core.EffectRefused:
+			if m.lateRefusal(h, e) {
+				continue
+			}
 			if !h.refusal {
 				m.t.Fatalf("refused: %s", e.Text)
 			}
 			h.refusal = false
 		}
+	}
+	for m.comeNext() {
 	}
 	m.cleanUp()
 	m.nothingOwed()

@@ -25,13 +25,15 @@ type walk struct {
 func (w *walk) pick(of string, n int) int { return rapid.IntRange(0, n-1).Draw(w.t, of) }
 
 func (w *walk) channel() *modelChannel {
-	ids := slices.SortedFunc(maps.Keys(w.m.channels), func(a, b modelID) int {
-		if a.session != b.session {
-			return int(a.session) - int(b.session)
-		}
-		return int(a.number) - int(b.number)
-	})
+	ids := slices.SortedFunc(maps.Keys(w.m.channels), compareIDs)
 	return w.m.channels[ids[w.pick("channel", len(ids))]]
+}
+
+func compareIDs(a, b modelID) int {
+	if a.session != b.session {
+		return int(a.session) - int(b.session)
+	}
+	return int(a.number) - int(b.number)
 }
 
 func (w *walk) queue() string {
@@ -60,14 +62,30 @@ func (w *walk) ticks() {
 		if w.d.Machine.NextDeadline() == 1 && w.pick("restart in the middle", 3) == 0 {
 			w.restart(nil)
 		}
+		w.m.comeDue()
 		w.m.check(w.d.Control(&entry.Tick{}))
+		w.reviveLate()
 	}
 }
 
-func (w *walk) wait(*modelChannel) {
-	w.d.Stamp += int64(w.pick("time", 60))
-	w.m.now = w.d.Stamp
-	w.ticks()
+// wait lets time pass, with a Tick at every moment at which something is due.
+func (w *walk) wait(*modelChannel) { w.pass(w.pick("time", 60)) }
+
+// waitLong is long enough for deliveries to be late.
+func (w *walk) waitLong(*modelChannel) { w.pass(500 + w.pick("long time", 1500)) }
+
+func (w *walk) pass(millis int) {
+	end := w.d.Stamp + int64(millis)
+	for w.d.Stamp < end {
+		was := w.d.Stamp
+		w.d.Stamp = end
+		if next := w.d.Machine.NextDeadline(); next != 0 {
+			w.d.Stamp = max(was, min(end, next))
+		}
+		w.m.now = w.d.Stamp
+		w.ticks()
+	}
+	w.m.nobodyIsLate()
 }
 
 // attach makes a session with two channels.
@@ -83,7 +101,7 @@ func (w *walk) step() {
 	h := w.channel()
 	steps := []func(*modelChannel){w.publish, w.publish, w.publish, w.fanout, w.consume, w.cancel, w.get, w.get, w.settle,
 		w.settle, w.settle, w.recover, w.written, w.qos, w.confirm, w.reopen, w.replaceSession, w.purge, w.redeclare, w.restart,
-		w.failNode, w.wait, w.wait, w.getDead, w.transact, w.transact}
+		w.failNode, w.wait, w.wait, w.getDead, w.transact, w.transact, w.publishLater, w.publishLater, w.waitLong, w.setPolicy}
 	steps[w.pick("step", len(steps))](h)
 	w.m.compare(w.d.Machine)
 }
@@ -123,8 +141,13 @@ func (w *walk) consume(h *modelChannel) {
 	if !w.m.queues[c.queue].single {
 		c.priority = w.pick("consumer priority", 2)
 	}
+	arguments := []any{"x-priority", int32(c.priority)}
+	if w.pick("own time-out", 5) == 0 {
+		c.timeout = 300
+		arguments = append(arguments, "x-consumer-timeout", int32(c.timeout))
+	}
 	h.consumers = append(h.consumers, c)
-	w.do(h, &entry.Consume{Ref: h.ref(), Queue: c.queue, Tag: c.tag, NoAck: c.noAck, Arguments: table("x-priority", int32(c.priority))})
+	w.do(h, &entry.Consume{Ref: h.ref(), Queue: c.queue, Tag: c.tag, NoAck: c.noAck, Arguments: table(arguments...)})
 }
 
 func (w *walk) cancel(h *modelChannel) {
@@ -278,19 +301,21 @@ func (w *walk) redeclare(h *modelChannel) {
 }
 
 func (w *walk) declare(h *modelChannel, name string) {
-	q := &modelQueue{name: name, features: w.features()}
+	q := &modelQueue{name: name, own: w.features(name)}
 	w.m.queues[name] = q
-	w.do(h, &entry.QueueDeclare{Ref: h.ref(), Name: name, Arguments: q.arguments()},
-		&entry.QueueBind{Binding: entry.Binding{Ref: h.ref(), Source: "amq.fanout", Destination: name}})
+	w.m.configure(q)
+	w.do(h, &entry.QueueDeclare{Ref: h.ref(), Name: name, Arguments: q.own.arguments()},
+		&entry.QueueBind{Binding: entry.Binding{Ref: h.ref(), Source: "amq.fanout", Destination: name}},
+		&entry.QueueBind{Binding: entry.Binding{Ref: h.ref(), Source: delayingExchange, Destination: name, Key: name}})
 }
 
 // features draws what a queue is like.
-func (w *walk) features() features {
+func (w *walk) features(name string) features {
 	f := features{deadLetters: w.pick("dead letters", 2) == 0, single: w.pick("single", 5) == 0}
-	switch w.pick("limits", 3) {
-	case 0:
+	switch limits := w.pick("limits", 3); {
+	case limits == 0 && !w.m.limited(name):
 		f.ttl = 30
-	case 1:
+	case limits == 1:
 		f.most = 3
 	}
 	if w.pick("priorities", 3) == 0 {
@@ -298,6 +323,12 @@ func (w *walk) features() features {
 	}
 	if w.pick("failures", 3) == 0 {
 		f.failures = 1
+	}
+	if w.pick("retries", 3) == 0 {
+		f.retry = retry{which: rapid.SampledFrom(retryKinds).Draw(w.t, "retry"), least: 20, most: 50}
+	}
+	if w.pick("time-out", 4) == 0 {
+		f.timeout = 700
 	}
 	return f
 }
@@ -307,13 +338,17 @@ func (f *features) arguments() []byte {
 	for _, x := range []struct {
 		key   string
 		value int
-	}{{"x-message-ttl", f.ttl}, {"x-max-length", f.most}, {"x-max-priority", f.priorities}, {"x-delivery-limit", f.failures}} {
+	}{{"x-message-ttl", f.ttl}, {"x-max-length", f.most}, {"x-max-priority", f.priorities}, {"x-delivery-limit", f.failures},
+		{"x-delayed-retry-min", f.retry.least}, {"x-delayed-retry-max", f.retry.most}, {"x-consumer-timeout", f.timeout}} {
 		if x.value > 0 {
 			fields = append(fields, x.key, int32(x.value))
 		}
 	}
 	if f.deadLetters {
 		fields = append(fields, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", deadQueue)
+	}
+	if f.retry.which != "" {
+		fields = append(fields, "x-delayed-retry-type", f.retry.which)
 	}
 	if f.single {
 		fields = append(fields, "x-single-active-consumer", true)
@@ -339,7 +374,8 @@ func TestMachineBehavesAsTheModel(t *testing.T) {
 		w.attach(2)
 		w.m.now = w.d.Stamp
 		w.m.queues[deadQueue] = &modelQueue{name: deadQueue, dead: map[string]int{}}
-		w.do(w.m.channels[modelID{1, 1}], &entry.QueueDeclare{Ref: w.m.channels[modelID{1, 1}].ref(), Name: deadQueue})
+		w.do(w.m.channels[modelID{1, 1}], &entry.QueueDeclare{Ref: w.m.channels[modelID{1, 1}].ref(), Name: deadQueue},
+			&entry.ExchangeDeclare{Ref: w.m.channels[modelID{1, 1}].ref(), Name: delayingExchange, Type: "x-delayed-message", Arguments: table("x-delayed-type", "direct")})
 		for _, name := range w.queues() {
 			w.declare(w.m.channels[modelID{1, 1}], name)
 		}

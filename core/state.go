@@ -60,6 +60,7 @@ type nodeRow struct {
 	Nonce       uint64
 	Seq         uint64 // of the last batch applied
 	Up          bool
+	Alarms      uint8 // what it is short of; package core does not look into it
 }
 
 type node struct {
@@ -74,6 +75,7 @@ func (n *nodeRow) code(c *rowCoder) {
 	c.u64(&n.Nonce)
 	c.u64(&n.Seq)
 	c.boolean(&n.Up)
+	c.u8(&n.Alarms)
 }
 
 type vhostRow struct {

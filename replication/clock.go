@@ -15,6 +15,7 @@ const (
 type stampClock struct {
 	micros int64         // the stamp at mono, Unix µs
 	mono   time.Duration // when micros was true
+	known  bool          // some stamp was observed: a new cluster has none, nor a node whose log is not read yet
 	live   bool          // the stamp was seen to be made while this process ran
 	apart  bool          // the alarm was raised for the present difference
 }
@@ -24,18 +25,21 @@ func (c *stampClock) observe(stampMillis int64, mono time.Duration) {
 	if m := stampMillis * 1000; m >= c.micros || c.live {
 		c.micros, c.mono = m, mono
 	}
+	c.known = c.known || stampMillis > 0
 }
 
 // raise makes sure that no stamp below stampMillis will be made.
 func (c *stampClock) raise(stampMillis int64) { c.micros = max(c.micros, stampMillis*1000) }
 
 // lead readies the clock for a new leader. Where the last stamp is known only from disk (the whole cluster was down)
-// it steps forward to the wall clock; the answer is the step in milliseconds.
+// it steps forward to the wall clock; the answer is the step in milliseconds, 0 where there was no stamp to step from.
 func (c *stampClock) lead(mono time.Duration, wallMillis int64) (stepped int64) {
 	c.advance(mono, wallMillis)
 	if d := wallMillis - c.micros/1000; !c.live && d > 0 {
 		c.micros = wallMillis * 1000
-		stepped = d
+		if c.known {
+			stepped = d
+		}
 	}
 	c.live = true
 	return stepped

@@ -56,6 +56,41 @@ func TestFullDiskTurnsTheNodeReadOnlyUntilThereIsRoom(t *testing.T) {
 	eventually(t, "goes on", func() bool { return m.machine.Count() == accepted+10 })
 }
 
+// More is submitted at once than may be unapplied, so that some wait for room in the window when the disk is found full.
+func TestASubmitThatWaitsWhenTheDiskFillsIsAnsweredOnceThereIsRoom(t *testing.T) {
+	var full atomic.Bool
+	m := options(t, 1)
+	m.opts.FS, m.opts.SegmentBytes = faultyFS(&full, errorfs.OpCreate, syscall.ENOSPC), 1<<20
+	m.start()
+	defer m.stop()
+	<-m.reg
+	full.Store(true)
+	const submits = 100
+	answers := make(chan error, submits)
+	for range submits {
+		go func() { answers <- m.group().Submit(simtest.Bytes(128<<10), 1) }()
+	}
+	eventually(t, "read-only", func() bool { is, _ := m.node.ReadOnly(); return is })
+	if len(answers) == submits {
+		t.Error("no submit waits")
+	}
+	full.Store(false)
+	accepted := uint64(0)
+	for range submits {
+		select {
+		case err := <-answers:
+			if err == nil {
+				accepted++
+			} else if !errors.Is(err, replication.ErrReadOnly) {
+				t.Errorf("submit: %v", err)
+			}
+		case <-within(t).Done():
+			t.Fatal("a submit was not answered")
+		}
+	}
+	eventually(t, "all that was accepted is applied", func() bool { return m.machine.Count() == accepted })
+}
+
 func TestFullDiskGivesLeadershipUp(t *testing.T) {
 	var full [4]atomic.Bool
 	ms := cluster(t, 3, func(m *member) {

@@ -386,7 +386,7 @@ func (g *Group) follow(rd raft.Ready) {
 	if term == g.term && leader == g.leader && role == g.role {
 		return
 	}
-	changed := leader != g.leader || term != g.term
+	changed, former := leader != g.leader || term != g.term, g.leader
 	g.term, g.leader, g.role = term, leader, role
 	if g.target.term < term {
 		g.target = target{}
@@ -403,7 +403,12 @@ func (g *Group) follow(rd raft.Ready) {
 		g.contact = 0
 		g.askRegistration()
 	}
-	g.logger.Info("leader changed", "leader", leader, "term", term)
+	switch {
+	case leader != 0:
+		g.logger.Info("leader changed", "leader", leader, "term", term)
+	case former != 0:
+		g.logger.Warn("leader lost", "former", former, "term", term)
+	}
 	if f := g.env.opts.Observer.Leader; f != nil {
 		f(g.id, leader, term)
 	}

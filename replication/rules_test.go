@@ -428,6 +428,23 @@ func TestStampClock(t *testing.T) {
 	}
 }
 
+func TestAStepFromNoStampIsNotToldOf(t *testing.T) {
+	var fresh, old stampClock
+	fresh.observe(0, 0)
+	old.observe(1000, 0)
+	if told := fresh.lead(0, 9000); told != 0 {
+		t.Errorf("a new cluster's clock is said to step by %d ms", told)
+	}
+	if told := old.lead(0, 9000); told != 8000 {
+		t.Errorf("after a rest the clock is said to step by %d ms, want 8000", told)
+	}
+	for _, c := range []*stampClock{&fresh, &old} {
+		if stamp, _ := c.now(0, 9000); stamp != 9000 {
+			t.Errorf("stamp %d, want 9000", stamp)
+		}
+	}
+}
+
 func TestClockThatJumpsRaisesOneAlarmAndExpiresNothing(t *testing.T) {
 	var c stampClock
 	c.observe(1_000_000, 0)

@@ -65,6 +65,9 @@ type Options struct {
 	VhostHome func(vhost string) (Home, bool) // where a vhost is; safe from any goroutine
 	// Access knows who may do what; nil allows everything to everybody (for tests of what lies beneath).
 	Access *auth.Registry
+	// IsTopic says whether an exchange is a topic exchange, or is not known here; nil is for always. Topic permissions
+	// count for no others. Safe from any goroutine.
+	IsTopic func(vhost, exchange string) bool
 	// Denied hears of refusals, the first of a run of equal ones in a session; may be nil. Safe from any goroutine.
 	Denied func(user, vhost, text string)
 	// Elsewhere counts what a user holds on other nodes; nil is a node alone. Safe from any goroutine.
@@ -82,8 +85,10 @@ type Broker struct {
 	home   func(string) (Home, bool)
 	groups map[uint64]*group
 	access *auth.Registry
+	topics func(vhost, exchange string) bool
 	denied func(user, vhost, text string)
 	usage  *usage
+	flow   Flow
 	policy func(vhost, user, connectionName string) core.SessionPolicy
 	bounds struct{ expiry, sessions uint32 }
 	Stats  Stats
@@ -117,8 +122,11 @@ type attempt struct {
 
 // New makes a Broker; its groups serve once Registered.
 func New(o Options) *Broker {
-	b := &Broker{node: o.Node, home: o.VhostHome, access: o.Access, denied: o.Denied, usage: newUsage(o.Elsewhere), groups: map[uint64]*group{}}
+	b := &Broker{node: o.Node, home: o.VhostHome, access: o.Access, topics: o.IsTopic, denied: o.Denied, usage: newUsage(o.Elsewhere), groups: map[uint64]*group{}}
 	b.policy, b.bounds.expiry, b.bounds.sessions = o.Policy, o.ExpiryMax, o.SessionsMax
+	if b.topics == nil {
+		b.topics = func(string, string) bool { return true }
+	}
 	if b.denied == nil {
 		b.denied = func(string, string, string) {}
 	}
@@ -204,7 +212,7 @@ func (b *Broker) enter(s *Session) error {
 	}
 	var refusal *Error
 	var ok bool
-	if s.access, ok = b.access.Enter(s.user, s.vhost); !ok {
+	if s.access, ok = b.access.Enter(s.user, s.vhost, func(exchange string) bool { return b.topics(s.vhost, exchange) }); !ok {
 		refusal = &Error{Code: core.CodeNotAllowed, Text: noEntry(s.user, s.vhost)}
 	} else if refusal = s.hold(b.usage); refusal == nil {
 		return nil

@@ -57,16 +57,14 @@ func (s *Session) judge(cmd entry.Addressed) string {
 	return s.judgeConsumer(cmd)
 }
 
-// judgeConsumer judges what starts and ends consumers. One is on the list before it is judged: whoever takes a permission
-// away either finds it there, or it is judged by what is left.
+// judgeConsumer judges what starts and ends consumers.
 func (s *Session) judgeConsumer(cmd entry.Addressed) string {
 	switch x := cmd.(type) {
 	case *entry.Consume:
 		if strings.HasPrefix(x.Queue, replyTo) {
 			return ""
 		}
-		s.reading.add(x.Channel, x.Tag, x.Queue)
-		return s.access.May(auth.Read, auth.Queue, x.Queue)
+		return s.reading.admit(x.Channel, x.Tag, x.Queue, func() string { return s.access.May(auth.Read, auth.Queue, x.Queue) })
 	case *entry.Cancel:
 		s.reading.remove(x.Channel, x.Tag)
 	case *entry.ChannelClose:
@@ -109,6 +107,9 @@ func (s *Session) judgeBinding(to string, b *entry.Binding) string {
 	}
 	return s.access.MayTopic(auth.Read, b.Source, b.Key)
 }
+
+// Impersonates says whether the user may publish messages whose user-id is another's, by RabbitMQ's tag for it.
+func (s *Session) Impersonates() bool { return s.access != nil && s.access.Tagged("impersonator") }
 
 // Announces says whether an exchange is one by which the broker tells clients of sessions and nodes. Nobody else publishes
 // to it.

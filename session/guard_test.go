@@ -204,6 +204,19 @@ func TestConsumersThatEndedAreNotJudged(t *testing.T) {
 	}
 }
 
+func TestAConsumerThatWasRefusedIsNotJudgedAgain(t *testing.T) {
+	s, f, b, e := guarded(t, core.PermissionInfo{Read: "^other$"})
+	s.Do(&entry.Consume{Queue: "q", Tag: "t"})
+	if _ = s.Flush(); f.last().Kind() != entry.KindRefuse {
+		t.Fatalf("the consume was not refused: %+v", f.last())
+	}
+	allow(b, 2, &core.PermissionInfo{Read: "^other$", Configure: "^x$"})
+	b.Reauthorize()
+	if e.closed != nil {
+		t.Errorf("closed for a consumer that there never was: %v", e.closed)
+	}
+}
+
 // Direct replies need no permission; a name like theirs gives a client none.
 func TestDirectRepliesNeedNoPermission(t *testing.T) {
 	ref := entry.Ref{Channel: 3}

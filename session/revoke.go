@@ -20,13 +20,19 @@ type consumerKey struct {
 	tag     string
 }
 
-func (r *reading) add(channel uint16, tag, queue string) {
+// admit puts a consumer on the list if may does not refuse it, and answers what that says. Whoever takes a permission away
+// finds it there, or it is judged by what is left; one that is refused is never found.
+func (r *reading) admit(channel uint16, tag, queue string, may func() string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if refusal := may(); refusal != "" {
+		return refusal
+	}
 	if r.queues == nil {
 		r.queues = map[consumerKey]string{}
 	}
 	r.queues[consumerKey{channel, tag}] = queue
+	return ""
 }
 
 func (r *reading) remove(channel uint16, tag string) {

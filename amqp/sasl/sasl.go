@@ -12,10 +12,17 @@ import (
 const (
 	Plain    = "PLAIN"
 	AMQPlain = "AMQPLAIN"
+	External = "EXTERNAL"
 )
 
-// Mechanisms is what a server offers, in the form of connection.start: separated by spaces.
-const Mechanisms = Plain + " " + AMQPlain
+// Mechanisms is what a server offers, in the form of connection.start: separated by spaces. EXTERNAL is for clients whose
+// certificate says who they are.
+func Mechanisms(certified bool) string {
+	if certified {
+		return Plain + " " + AMQPlain + " " + External
+	}
+	return Plain + " " + AMQPlain
+}
 
 // ErrMechanism says that a mechanism is not offered.
 var ErrMechanism = errors.New("mechanism is not offered")
@@ -24,11 +31,19 @@ var ErrMechanism = errors.New("mechanism is not offered")
 var ErrResponse = errors.New("malformed SASL response")
 
 // Credentials are what a client logs in with.
-type Credentials struct{ User, Password string }
+type Credentials struct {
+	User, Password string
+	External       bool // what the connection itself says, instead
+}
 
-// Parse reads the initial response of a mechanism. Errors: ErrMechanism, ErrResponse.
-func Parse(mechanism string, response []byte) (Credentials, error) {
+// Parse reads the initial response of a mechanism; certified is as for Mechanisms. The response of EXTERNAL is of no
+// interest: clients put all kinds of things there, and RabbitMQ does not look. Errors: ErrMechanism, ErrResponse.
+func Parse(mechanism string, response []byte, certified bool) (Credentials, error) {
 	switch mechanism {
+	case External:
+		if certified {
+			return Credentials{External: true}, nil
+		}
 	case Plain:
 		return plain(response)
 	case AMQPlain:

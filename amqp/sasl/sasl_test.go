@@ -17,8 +17,8 @@ func TestResponsesAreRead(t *testing.T) {
 		{"PLAIN", "\x00\x00", "", ""},
 		{"AMQPLAIN", table(message.Field{Key: "LOGIN", Value: "guest"}, message.Field{Key: "PASSWORD", Value: "secret"}), "guest", "secret"},
 	} {
-		got, err := Parse(c.mechanism, []byte(c.response))
-		if err != nil || got != (Credentials{c.user, c.password}) {
+		got, err := Parse(c.mechanism, []byte(c.response), false)
+		if err != nil || got != (Credentials{User: c.user, Password: c.password}) {
 			t.Errorf("%s %q: %+v, %v", c.mechanism, c.response, got, err)
 		}
 	}
@@ -41,14 +41,25 @@ func TestMalformedResponsesAreRefused(t *testing.T) {
 		{"53 not offered", "EXTERNAL", "", ErrMechanism},
 		{"53 names are exact", "plain", "\x00guest\x00guest", ErrMechanism},
 	} {
-		if _, err := Parse(c.mechanism, []byte(c.response)); !errors.Is(err, c.err) {
+		if _, err := Parse(c.mechanism, []byte(c.response), false); !errors.Is(err, c.err) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.err)
 		}
 	}
 }
 
+func TestExternalIsForClientsWithACertificate(t *testing.T) {
+	for _, response := range []string{"", "guest", "\x00*\x00*"} {
+		if got, err := Parse("EXTERNAL", []byte(response), true); err != nil || got != (Credentials{External: true}) {
+			t.Errorf("response %q: %+v, %v", response, got, err)
+		}
+	}
+	if with, without := Mechanisms(true), Mechanisms(false); with != "PLAIN AMQPLAIN EXTERNAL" || without != "PLAIN AMQPLAIN" {
+		t.Errorf("offered %q with a certificate, %q without", with, without)
+	}
+}
+
 func TestErrorsDoNotQuoteTheResponse(t *testing.T) {
-	_, err := Parse("PLAIN", []byte("x\x00guest\x00secret"))
+	_, err := Parse("PLAIN", []byte("x\x00guest\x00secret"), false)
 	if err == nil || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
 	}
@@ -57,8 +68,9 @@ func TestErrorsDoNotQuoteTheResponse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("PLAIN", []byte("\x00guest\x00guest"))
 	f.Add("AMQPLAIN", []byte(table(message.Field{Key: "LOGIN", Value: "guest"})))
+	f.Add("EXTERNAL", []byte("guest"))
 	f.Fuzz(func(t *testing.T, mechanism string, response []byte) {
-		if c, err := Parse(mechanism, response); err != nil && c != (Credentials{}) {
+		if c, err := Parse(mechanism, response, true); err != nil && c != (Credentials{}) {
 			t.Errorf("credentials %+v with %v", c, err)
 		}
 	})

@@ -17,13 +17,15 @@ const (
 
 // channel is the endpoint's own part of a channel.
 type channel struct {
-	number    uint16
-	state     channelState
-	lastQueue string // the queue declared last, which an empty name stands for
-	unnamed   bool   // it was declared without a name: the machine may know it under another one
-	replies   replies
-	acked     uint64 // highest tag settled
-	content   assembly
+	number     uint16
+	state      channelState
+	lastQueue  string // the queue declared last, which an empty name stands for
+	unnamed    bool   // it was declared without a name: the machine may know it under another one
+	replies    replies
+	acked      uint64 // highest tag settled
+	content    assembly
+	transacted bool   // tx.select was sent
+	held       []byte // frames that wait until publishers may go on
 }
 
 func (r *receiver) channel(number uint16) *channel {
@@ -60,6 +62,9 @@ func (r *receiver) channelFrame(f *wire.Frame) *fault {
 	if ch.state == refused || r.shared.failed.has(f.Channel) {
 		return r.refusedChannelFrame(ch, f)
 	}
+	if r.holdBack(ch, f) {
+		return nil
+	}
 	switch f.Type {
 	case wire.FrameMethod:
 		return r.methodFrame(ch, f.Payload)
@@ -93,7 +98,7 @@ func (r *receiver) closedChannelFrame(f *wire.Frame) *fault {
 	ch := r.channel(f.Channel)
 	r.shared.failed.remove(f.Channel)
 	r.shared.gone.remove(f.Channel)
-	ch.state, ch.lastQueue, ch.replies = open, "", replies{}
+	ch.state, ch.lastQueue, ch.replies, ch.transacted = open, "", replies{}, false
 	r.shared.open.Add(1)
 	r.do(&entry.ChannelOpen{Ref: entry.Ref{Channel: f.Channel}})
 	return nil
@@ -121,6 +126,7 @@ func (r *receiver) refusedChannelFrame(ch *channel, f *wire.Frame) *fault {
 
 func (r *receiver) shut(ch *channel) {
 	r.content.drop(&ch.content)
+	r.letGo(ch)
 	r.shared.failed.remove(ch.number)
 	r.shared.gone.add(ch.number)
 	ch.state, ch.lastQueue, ch.acked = closed, "", 0
@@ -164,9 +170,9 @@ func (r *receiver) method(ch *channel, m wire.Method) *fault {
 	ref := entry.Ref{Channel: ch.number}
 	switch m := m.(type) {
 	case *wire.BasicNack:
-		r.settle(ch, outcome(m.Requeue, entry.Released), m.Multiple, m.DeliveryTag)
+		r.settle(ch, outcome(m.Requeue, entry.Released, entry.Rejected|entry.ByNack), m.Multiple, m.DeliveryTag)
 	case *wire.BasicReject:
-		r.settle(ch, outcome(m.Requeue, entry.Modified), false, m.DeliveryTag)
+		r.settle(ch, outcome(m.Requeue, entry.Modified, entry.Rejected), false, m.DeliveryTag)
 	case *wire.BasicQos:
 		return r.qos(ref, m)
 	case *wire.BasicRecover:
@@ -193,6 +199,7 @@ func (r *receiver) method(ch *channel, m wire.Method) *fault {
 	case *wire.AccessRequest:
 		r.out.notify(ch.number, &wire.AccessRequestOk{Ticket: 1})
 	case *wire.TxSelect:
+		ch.transacted = true
 		r.do(&entry.TxSelect{Ref: ref})
 	case *wire.TxCommit:
 		r.do(&entry.TxCommit{Ref: ref})
@@ -215,11 +222,11 @@ func (r *receiver) settle(ch *channel, o entry.Outcome, multiple bool, tag uint6
 	r.settles.add(r.session, ch.number, o, multiple, tag)
 }
 
-func outcome(requeue bool, requeued entry.Outcome) entry.Outcome {
+func outcome(requeue bool, requeued, discarded entry.Outcome) entry.Outcome {
 	if requeue {
 		return requeued
 	}
-	return entry.Rejected
+	return discarded
 }
 
 func (r *receiver) qos(ref entry.Ref, m *wire.BasicQos) *fault {

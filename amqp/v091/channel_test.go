@@ -52,7 +52,7 @@ func TestMethodsBecomeCommands(t *testing.T) {
 		{&wire.BasicRecover{Requeue: true}, "Recover Channel=1 Requeue=true"},
 		{&wire.BasicRecoverAsync{Requeue: true}, "Recover Channel=1 Requeue=true NoWait=true"},
 		{&wire.BasicAck{DeliveryTag: 7, Multiple: true}, "Settle 1 outcome=0 multiple=true 0..7"},
-		{&wire.BasicNack{DeliveryTag: 7}, "Settle 1 outcome=1 multiple=false 7..7"},
+		{&wire.BasicNack{DeliveryTag: 7}, "Settle 1 outcome=129 multiple=false 7..7"},
 		{&wire.BasicNack{DeliveryTag: 7, Multiple: true, Requeue: true}, "Settle 1 outcome=2 multiple=true 0..7"},
 		{&wire.BasicReject{DeliveryTag: 7}, "Settle 1 outcome=1 multiple=false 7..7"},
 		{&wire.BasicReject{DeliveryTag: 7, Requeue: true}, "Settle 1 outcome=3 multiple=false 7..7"},

@@ -2,14 +2,18 @@ package v091
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/understudy-mq/understudy/amqp/sasl"
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/session"
@@ -40,7 +44,11 @@ type Conn struct {
 	received  atomic.Uint64
 	sent      atomic.Uint64
 
+	flow     chan struct{} // one slot: publishers have to wait, or need not any more
+	heedless func()        // ends the watch over that
+
 	mu      sync.Mutex
+	flowed  bool // the flow has changed, and the read was interrupted for it
 	session Session
 	info    Info
 }
@@ -52,6 +60,7 @@ var _ session.Endpoint = (*Conn)(nil)
 func NewConn(nc net.Conn, since time.Time, opts *Options) *Conn {
 	c := &Conn{
 		opts: opts, nc: nc, since: since, out: newOutbox(), shared: newShared(opts.ChannelMax), over: make(chan struct{}),
+		flow: make(chan struct{}, 1), heedless: func() {},
 		name: peerOf(nc.RemoteAddr()) + " -> " + peerOf(nc.LocalAddr()),
 	}
 	c.log = opts.Logger.With("connection", c.name)
@@ -82,6 +91,8 @@ func (c *Conn) Serve(opened func()) {
 		c.write()
 	}()
 	err := c.read()
+	c.heedless()
+	c.recv.dropHeld()
 	if c.recv.phase == finished {
 		c.part(written)
 	}
@@ -126,7 +137,14 @@ func (c *Conn) read() error {
 	var in inbuf
 	for {
 		in.arrange(int(c.recv.payloadMax()) + wire.FrameOverhead)
-		c.expectOctets()
+		if c.expectOctets() {
+			c.recv.flowChanged()
+			c.burst()
+			if c.recv.phase == finished {
+				return nil
+			}
+			continue
+		}
 		n, err := c.nc.Read(in.room())
 		c.received.Add(uint64(n))
 		if n > 0 {
@@ -137,35 +155,75 @@ func (c *Conn) read() error {
 		if c.recv.phase == finished {
 			return nil
 		}
-		if err != nil {
+		if err != nil && !c.interrupted(err) {
 			return err
 		}
 	}
 }
 
-// burst ends a read burst: what it asked for is handed on.
+// burst ends a read burst: what it asked for is handed on. While too much is held back it waits: the client is not read.
 func (c *Conn) burst() {
-	if err := c.recv.flush(); err != nil {
-		c.shared.closing.Store(true) // the session is gone; Closed tells the client why
+	for {
+		if err := c.recv.flush(); err != nil {
+			c.Close("node takes nothing now: " + err.Error()) // where the session is gone, it may have told why before
+		}
+		if c.recv.phase >= closing || c.shared.closing.Load() {
+			c.expire()
+			return
+		}
+		c.out.await()
+		if !c.recv.hold.full() {
+			return
+		}
+		select {
+		case <-c.flow:
+			c.recv.flowChanged()
+		case <-c.over:
+			return
+		}
 	}
-	if c.recv.phase >= closing || c.shared.closing.Load() {
-		c.expire()
-		return
+}
+
+// flowChanged tells the reader that publishers have to wait, or need not any more. It never blocks.
+func (c *Conn) flowChanged() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flowed = true
+	_ = c.nc.SetReadDeadline(longAgo)
+	select {
+	case c.flow <- struct{}{}:
+	default:
 	}
-	c.out.await()
+}
+
+// longAgo interrupts a read.
+var longAgo = time.Unix(1, 0)
+
+// interrupted says whether a read failed because flowChanged interrupted it.
+func (c *Conn) interrupted(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.flowed && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // expectOctets sets until when the client must be heard of: any octet counts. The time that the broker itself kept the
-// connection waiting does not.
-func (c *Conn) expectOctets() {
+// connection waiting does not. It answers whether the flow has changed: that is to be heeded first.
+func (c *Conn) expectOctets() bool {
 	if c.recv.phase < running {
-		return
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.flowed {
+		c.flowed = false
+		return true
 	}
 	var until time.Time
 	if d := time.Duration(c.heartbeat.Load()); d > 0 {
 		until = time.Now().Add(2 * d)
 	}
 	_ = c.nc.SetReadDeadline(until)
+	return false
 }
 
 // write sends what the outbox holds, heartbeats, and reports, until the connection is over.
@@ -288,11 +346,28 @@ func (c *Conn) attached() Session {
 
 var errLogin = errors.New("malformed login")
 
+// certificate is what the client has proved to be its own, nil for none.
+func (c *Conn) certificate() *x509.Certificate {
+	secured, ok := c.nc.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok {
+		return nil
+	}
+	chains := secured.ConnectionState().VerifiedChains
+	if len(chains) == 0 {
+		return nil
+	}
+	return chains[0][0]
+}
+
+func (c *Conn) certified() bool { return c.opts.Certified != nil && c.certificate() != nil }
+
 // login answers refusals after a fixed delay, whatever was wrong.
-func (c *Conn) login(user, password string) (string, error) {
+func (c *Conn) login(with sasl.Credentials) (string, error) {
 	name, err := "", errLogin
-	if user != "" {
-		name, err = c.opts.Authenticate(user, password, c.nc.RemoteAddr())
+	if with.External {
+		name, err = c.opts.Certified(c.certificate(), c.nc.RemoteAddr())
+	} else if with.User != "" {
+		name, err = c.opts.Authenticate(with.User, with.Password, c.nc.RemoteAddr())
 	}
 	if err != nil {
 		delay := time.NewTimer(c.opts.LoginDelay)
@@ -330,6 +405,7 @@ func (c *Conn) attach(a session.Attach) (Session, error) {
 		return nil, err
 	}
 	defer c.opened()
+	c.heedless = c.opts.Flow.Watch(c.flowChanged)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session = s

@@ -144,7 +144,7 @@ func (r *receiver) checkProperties(b []byte) *fault {
 	if err != nil {
 		return refuse(core.CodeSyntaxError, wire.IDBasicPublish, "content header: %v", err)
 	}
-	if p.Has(message.PropUserID) && p.UserID != r.user {
+	if p.Has(message.PropUserID) && p.UserID != r.user && !r.session.Impersonates() {
 		return refuse(core.CodePreconditionFailed, wire.IDBasicPublish, "user_id property set to '%s' but authenticated user was '%s'", p.UserID, r.user)
 	}
 	if p.Has(message.PropExpiration) {

@@ -141,6 +141,16 @@ func TestContentFaultsThatCloseTheChannel(t *testing.T) {
 	}
 }
 
+func TestAnImpersonatorMayNameAnotherUser(t *testing.T) {
+	g := opened(t, 1)
+	g.session.tagged = true
+	p := message.Properties{Set: message.PropUserID, UserID: "root"}
+	want(t, "frames", g.in(frame(1, &wire.BasicPublish{}), wire.AppendHeader(nil, 1, 60, 0, message.AppendProperties(nil, &p))))
+	if n := len(g.commands()); n != 1 {
+		t.Errorf("%d commands", n)
+	}
+}
+
 func TestPropertiesThatKeepTheirPromiseAreTaken(t *testing.T) {
 	g := opened(t, 1)
 	p := message.Properties{Set: message.PropUserID | message.PropExpiration, UserID: "guest", Expiration: "1000"}

@@ -20,7 +20,9 @@
 // Guarantees: limits are enforced before memory is taken: nothing is allocated for a size that a peer merely announces.
 // The body of a published message that arrived whole is copied once, from the socket's buffer into the session's batch,
 // and nothing is allocated for it. basic.return precedes its confirm. Nothing but channel.close-ok follows a channel.close
-// that this side sent, and nothing at all a connection.close. What a client sent before its fault counts.
+// that this side sent, and nothing at all a connection.close. What a client sent before its fault counts. While publishers
+// have to wait (session.Flow) what a channel publishes, and what follows it there, is kept back in order; acknowledgements
+// outside of a transaction go ahead. What is kept back is bounded: then the connection is not read.
 //
 // Not guaranteed: that channel.flow-ok and access.request-ok keep their place among the replies of pipelined requests;
 // they are answered on the spot. A client that neither reads nor answers heartbeats is only cut when it negotiated them;

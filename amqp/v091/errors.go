@@ -67,11 +67,21 @@ var methodOf = map[entry.Kind]wire.ID{
 	entry.KindGet:             wire.IDBasicGet,
 	entry.KindPublish:         wire.IDBasicPublish,
 	entry.KindFragment:        wire.IDBasicPublish,
-	entry.KindSettle:          wire.IDBasicAck,
 	entry.KindRecover:         wire.IDBasicRecover,
 	entry.KindTxSelect:        wire.IDTxSelect,
 	entry.KindTxCommit:        wire.IDTxCommit,
 	entry.KindTxRollback:      wire.IDTxRollback,
+}
+
+// settledBy names the method that an outcome came by.
+func settledBy(o entry.Outcome) wire.ID {
+	switch o {
+	case entry.Accepted:
+		return wire.IDBasicAck
+	case entry.Released, entry.Rejected | entry.ByNack:
+		return wire.IDBasicNack
+	}
+	return wire.IDBasicReject
 }
 
 // fault is why the endpoint itself refuses what a client sent. Soft ones end the channel, hard ones the connection.

@@ -22,7 +22,7 @@ func (r *receiver) start() {
 	r.out.notify(0, &wire.ConnectionStart{
 		VersionMajor: 0, VersionMinor: 9,
 		ServerProperties: message.AppendTable(nil, r.serverProperties()),
-		Mechanisms:       []byte(sasl.Mechanisms),
+		Mechanisms:       []byte(sasl.Mechanisms(r.world.certified())),
 		Locales:          []byte("en_US"),
 	})
 }
@@ -80,14 +80,14 @@ func (r *receiver) startOk(m *wire.ConnectionStartOk) *fault {
 	if fault := r.describe(m.ClientProperties); fault != nil {
 		return fault
 	}
-	credentials, err := sasl.Parse(m.Mechanism, m.Response)
+	credentials, err := sasl.Parse(m.Mechanism, m.Response, r.world.certified())
 	if errors.Is(err, sasl.ErrMechanism) {
 		return refuse(core.CodeCommandInvalid, m.ID(), "unknown authentication mechanism '%.64s'", m.Mechanism)
 	}
 	if err == nil {
-		r.user, err = r.world.login(credentials.User, credentials.Password)
+		r.user, err = r.world.login(credentials)
 	} else {
-		_, _ = r.world.login("", "") // the same delay, and a line in the log
+		_, _ = r.world.login(sasl.Credentials{}) // the same delay, and a line in the log
 	}
 	if err != nil {
 		return r.loginRefused(m, err)

@@ -142,3 +142,22 @@ func TestClientMayCloseBeforeItOpens(t *testing.T) {
 	g := newRig(t)
 	want(t, "close", g.in(startOk("guest", "guest"), frame(0, &wire.ConnectionClose{ReplyCode: 200}))[1:], "0 ConnectionCloseOk")
 }
+
+func TestExternalLogsInWhoTheCertificateNames(t *testing.T) {
+	g := newRig(t)
+	g.cert = "O=org,CN=bob"
+	g.recv.start()
+	if start := strings.Join(g.frames(), ""); !strings.Contains(start, `Mechanisms="PLAIN AMQPLAIN EXTERNAL"`) {
+		t.Errorf("offered: %s", start)
+	}
+	want(t, "start-ok", g.in(frame(0, &wire.ConnectionStartOk{Mechanism: "EXTERNAL", Response: []byte("\x00*\x00*")})),
+		"0 ConnectionTune ChannelMax=2047 FrameMax=131072 Heartbeat=60")
+	if g.recv.user != "O=org,CN=bob" {
+		t.Errorf("logged in as %q", g.recv.user)
+	}
+
+	g = newRig(t)
+	g.cert, g.loginErr = "nobody", errors.New("no such user")
+	want(t, "of a user that is not there", g.in(frame(0, &wire.ConnectionStartOk{ClientProperties: clientProperties(true), Mechanism: "EXTERNAL"})),
+		strings.Replace(refusedLogin, "%s", "EXTERNAL", 1))
+}

@@ -10,7 +10,7 @@ type Info struct {
 	Peer, Local     string
 	Client, Version string // the client's product
 	Protocol        string
-	State           string // "starting", "running" or "closing"
+	State           string // "starting", "running", "blocked" (publishes are held back) or "closing"
 	Channels        int
 	ChannelMax      uint16
 	FrameMax        uint32
@@ -31,6 +31,9 @@ func (c *Conn) Info() Info {
 		x.State = "starting"
 	}
 	c.mu.Unlock()
+	if c.shared.blocked.Load() {
+		x.State = "blocked"
+	}
 	if c.shared.closing.Load() {
 		x.State = "closing"
 	}

@@ -3,6 +3,7 @@ package v091
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
 	"log/slog"
 	"net"
@@ -23,6 +24,8 @@ type Session interface {
 	FlushLater() error
 	Written(channel uint16, tag uint64) error
 	Content(*session.Event) (record []byte, parts [][]byte, err error)
+	// Impersonates says whether the user may publish in another's name.
+	Impersonates() bool
 	Grant() session.Grant
 	Answered()
 	End()
@@ -37,6 +40,11 @@ type Options struct {
 	Attach func(context.Context, session.Attach, session.Endpoint) (Session, error)
 	// Authenticate checks a login from peer and answers the user's name.
 	Authenticate func(user, password string, peer net.Addr) (name string, err error)
+	// Certified logs a client in by its certificate, which was found good. Without it EXTERNAL is not offered.
+	Certified func(cert *x509.Certificate, peer net.Addr) (name string, err error)
+
+	// Flow says when publishers have to wait; nil is never.
+	Flow *session.Flow
 
 	MaxMessageBytes  uint64        // 16 MiB
 	AssemblyBytes    uint64        // received bytes of unfinished messages per connection; 4 x MaxMessageBytes
@@ -72,6 +80,9 @@ func (o *Options) EnsureDefaults() {
 	defaults(&o.LoginDelay, 500*time.Millisecond)
 	defaults(&o.Product, "Understudy")
 	defaults(&o.Platform, "Go")
+	if o.Flow == nil {
+		o.Flow = &session.Flow{}
+	}
 	if o.ClusterName == nil {
 		o.ClusterName = func() string { return "understudy" }
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 
+	"github.com/understudy-mq/understudy/amqp/sasl"
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
@@ -34,8 +35,10 @@ const earlyFrameMax = 8192
 
 // world is what the receiver needs done outside of itself.
 type world interface {
+	// certified says whether the client has shown a certificate that was found good.
+	certified() bool
 	// login checks credentials; it takes its time over a refusal.
-	login(user, password string) (name string, err error)
+	login(sasl.Credentials) (name string, err error)
 	attach(session.Attach) (Session, error)
 	// tuned tells what was agreed, before the client can know of it.
 	tuned(frameMax uint32, heartbeatSeconds uint16)
@@ -52,6 +55,7 @@ type shared struct {
 	delivered    atomic.Uint64 // deliveries sent that the client is to settle
 	cancelNotify atomic.Bool   // the client declared consumer_cancel_notify
 	closing      atomic.Bool   // the sender has sent connection.close
+	blocked      atomic.Bool   // publishes are held back
 
 	grant   atomic.Pointer[session.Grant] // of a named session, once it is attached
 	answers answers
@@ -98,6 +102,7 @@ type receiver struct {
 	settles  settlement
 	patience patience
 	content  budget
+	hold     hold
 	record   message.Record // scratch: a local one would escape
 	publish  wire.BasicPublish
 }
@@ -247,6 +252,10 @@ func (r *receiver) connectionFrame(f *wire.Frame) *fault {
 	}
 	switch m := m.(type) {
 	case *wire.ConnectionClose:
+		if r.hold.bytes > 0 {
+			r.hold.closing = m
+			return nil
+		}
 		r.closedByClient(m)
 	case *wire.ConnectionUpdateSecret:
 		r.out.notify(0, &wire.ConnectionUpdateSecretOk{})

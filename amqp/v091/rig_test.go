@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/understudy-mq/understudy/amqp/sasl"
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/amqp/v091/wire/wiretest"
 	"github.com/understudy-mq/understudy/core/entry"
@@ -25,7 +26,8 @@ type fakeSession struct {
 	grant   session.Grant
 	ended   string
 	quiet   bool
-	later   int // calls of FlushLater
+	tagged  bool // the user is an impersonator
+	later   int  // calls of FlushLater
 }
 
 func (f *fakeSession) say(format string, args ...any) {
@@ -66,6 +68,8 @@ func (f *fakeSession) Settle(channel uint16, o entry.Outcome, multiple bool, fir
 	}
 	f.say("Settle %d outcome=%d multiple=%t %d..%d", channel, o, multiple, first, last)
 }
+func (f *fakeSession) Impersonates() bool { return f.tagged }
+
 func (f *fakeSession) Flush() error { return nil }
 
 func (f *fakeSession) FlushLater() error { f.later++; return nil }
@@ -110,6 +114,7 @@ type rig struct {
 	wrote   bytes.Buffer
 
 	loginErr, attachErr error
+	cert                string // the user that the client's certificate names
 	heartbeat           uint16
 	asked               session.Attach
 	announced           []string
@@ -148,11 +153,16 @@ func (g *rig) told(queue string, properties, body []byte) {
 	g.announced = append(g.announced, fmt.Sprintf("%s %q %s", queue, properties, body))
 }
 
-func (g *rig) login(user, _ string) (string, error) {
-	if user == "" {
+func (g *rig) certified() bool { return g.cert != "" }
+
+func (g *rig) login(with sasl.Credentials) (string, error) {
+	switch {
+	case with.External:
+		return g.cert, g.loginErr
+	case with.User == "":
 		return "", errLogin
 	}
-	return user, g.loginErr
+	return with.User, g.loginErr
 }
 
 func (g *rig) attach(a session.Attach) (Session, error) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
 	"github.com/understudy-mq/understudy/session"
 )
@@ -217,6 +218,9 @@ func (s *sender) confirmAll() {
 // refused closes the channel, or with a hard code the connection.
 func (s *sender) refused(e *session.Event) {
 	f := &fault{code: e.Code, text: e.Text, id: methodOf[e.Command]}
+	if e.Command == entry.KindSettle {
+		f.id = settledBy(e.Outcome)
+	}
 	if e.Code.Hard() || e.Channel == 0 {
 		s.shared.closing.Store(true)
 		s.notice(&notice{method: connectionClose(f)})

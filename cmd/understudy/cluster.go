@@ -58,9 +58,9 @@ func memberTable(c *client, members []api.Member) error {
 		for j, g := range m.Leads {
 			leads[j] = strconv.FormatUint(g, 10)
 		}
-		rows[i] = []any{m.ID, m.Address, m.Role, m.Running, strings.Join(leads, ",")}
+		rows[i] = []any{m.ID, m.Address, m.Role, m.Running, strings.Join(leads, ","), strings.Join(m.Alarms, ",")}
 	}
-	return table(c.out, []string{"NODE", "ADDRESS", "ROLE", "RUNNING", "LEADS"}, rows)
+	return table(c.out, []string{"NODE", "ADDRESS", "ROLE", "RUNNING", "LEADS", "ALARMS"}, rows)
 }
 
 func membersCommand() *cobra.Command {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-mq/understudy/cmd/internal/alarm"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 	"github.com/understudy-mq/understudy/cmd/internal/definitions"
 	"github.com/understudy-mq/understudy/cmd/internal/node"
@@ -66,6 +67,9 @@ func serve(cfg config.Config) error {
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if limit := cfg.Alarms().MemoryBytes(alarm.System(cfg.Data)()); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(int64(limit)) // garbage goes before there is an alarm for it
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)

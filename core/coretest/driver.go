@@ -28,6 +28,9 @@ type Driver struct {
 
 	LastSession uint64 // id of the newest session
 
+	// Interrupt, if it is set, is called before every entry of a script.
+	Interrupt func()
+
 	homes map[uint64]home // of sessions
 	make  func(group uint64) *core.Machine
 }

@@ -64,9 +64,16 @@ func (d *Driver) wait(x *datadriven.TestData) string {
 			break
 		}
 		d.Stamp = max(d.Stamp, due)
+		d.interrupt()
 		fmt.Fprintf(&out, "tick\n%s", d.print(d.Control(&entry.Tick{})))
 	}
 	return out.String()
+}
+
+func (d *Driver) interrupt() {
+	if d.Interrupt != nil {
+		d.Interrupt()
+	}
 }
 
 func (d *Driver) setup(x *datadriven.TestData) string {
@@ -86,6 +93,7 @@ func (d *Driver) setup(x *datadriven.TestData) string {
 // seq=N and incarnation=N another place in the node's sequence, for what must be ignored.
 func (d *Driver) entryOf(lines []string) []core.Effect {
 	d.t.Helper()
+	d.interrupt()
 	var cmds []entry.Command
 	node, seq, incarnation := uint64(0), uint64(0), uint64(0)
 	for i, text := range lines {

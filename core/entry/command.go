@@ -270,7 +270,13 @@ const (
 	Rejected
 	Released
 	Modified
+	// ByNack beside Rejected says that it was 0-9-1's nack and not its reject. The machine tells them apart only where it
+	// refuses the command.
+	ByNack Outcome = 1 << 7
 )
+
+// Fate is the outcome without what says how it was put.
+func (o Outcome) Fate() Outcome { return o &^ ByNack }
 
 func (o *Outcome) code(c *coder) { c.u8((*uint8)(o)) }
 
@@ -327,6 +333,8 @@ func maker(k Kind) func() Command {
 		return linkMakers[k-KindLinkAttach]
 	case KindAnswered <= k && k < kindSessionsEnd:
 		return sessionMakers[k-KindAnswered]
+	case KindNodeAlarm <= k && k < kindNodesEnd:
+		return nodeMakers[k-KindNodeAlarm]
 	case k == KindNodeAddress:
 		return func() Command { return new(NodeAddress) }
 	}

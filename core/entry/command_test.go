@@ -131,7 +131,7 @@ func TestACommandCutAnywhereIsMalformed(t *testing.T) {
 }
 
 func TestUnknownKindIsUnknown(t *testing.T) {
-	for _, k := range []Kind{KindNone, kindEnd, kindAccessEnd, kindSessionsEnd, kindVhostsEnd, 255} {
+	for _, k := range []Kind{KindNone, kindEnd, kindAccessEnd, kindSessionsEnd, kindVhostsEnd, kindNodesEnd, 255} {
 		if _, _, err := Next([]byte{byte(k), 0, 0, 0}); !errors.Is(err, ErrUnknown) {
 			t.Errorf("kind %d: %v", k, err)
 		}

@@ -196,10 +196,16 @@ func (t *trial) copied(d *Delivery, how string) {
 	t.report.fault(&t.report.Copies, "copy", "%s %s (consumer %d)", t.attempts[d.ID].name(), how, d.Consumer)
 }
 
+// lane is what overtakes nothing within itself: a queue's messages of one priority.
+type lane struct {
+	queue    string
+	priority uint8
+}
+
 // stream is what is ordered: what one connection of a producer sent to one queue, as one taker sees it.
 type stream struct {
 	producer, conn int
-	queue          string
+	lane           lane
 	consumer       int // 0: all consumers of a single-consumer queue together
 }
 
@@ -211,17 +217,18 @@ func (t *trial) judgeOrder(single func(string) bool) {
 		if a == nil || d.Redelivered {
 			continue
 		}
-		own := stream{a.Producer, a.Conn, d.Queue, d.Consumer}
+		lane := lane{d.Queue, a.Priority}
+		own := stream{a.Producer, a.Conn, lane, d.Consumer}
 		ordered := t.follows(newest, own, a, d)
 		// What came to a consumer that was never heard of again may have come late.
 		if fenced := t.lastHeard[d.Consumer] < d.At; fenced || single != nil && !single(d.Queue) {
 			continue
 		}
-		all := stream{a.Producer, a.Conn, d.Queue, 0}
+		all := stream{a.Producer, a.Conn, lane, 0}
 		if ordered {
 			t.follows(newest, all, a, d)
 		}
-		life := stream{a.Producer, 0, d.Queue, 0}
+		life := stream{a.Producer, 0, lane, 0}
 		if last := lifelong[life]; last != nil && last.Conn > a.Conn {
 			t.report.Crossed++
 			continue

@@ -30,10 +30,18 @@ type Attempt struct {
 	Node     int    // index of the URL that it was connected to
 	Seq      uint64 // strictly increasing per producer
 	Queue    string
+	Priority uint8
+	Batch    uint64 // number of the transaction that it is part of, 0 for none
 	Sum      uint64 // checksum of the whole body
 	At       Time
 	Fate     Fate
 	FateAt   Time
+}
+
+// Death is what the newest entry of x-death says of a message that came as a dead letter.
+type Death struct {
+	Queue, Reason string
+	Count         int64
 }
 
 // Delivery is one message received.
@@ -47,6 +55,8 @@ type Delivery struct {
 	Malformed   bool // the body does not even hold an ID
 	At          Time
 	Requeued    bool // the consumer gave it back; it is never acknowledged
+	Rejected    bool // the consumer rejected it for good; it is never acknowledged
+	Death       *Death
 	AckSent     bool
 	Committed   Time // when a synchronous reply behind the ack came, 0 if none did
 }
@@ -92,7 +102,7 @@ func (c *Consumer) Deliver(d Delivery) {
 func (c *Consumer) Ack() {
 	for ; c.acked < len(c.Deliveries); c.acked++ {
 		d := &c.Deliveries[c.acked]
-		d.AckSent = !d.Requeued
+		d.AckSent = !d.Requeued && !d.Rejected
 	}
 }
 

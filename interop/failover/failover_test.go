@@ -120,16 +120,26 @@ func TestPercentileOfFewAndMany(t *testing.T) {
 }
 
 func TestARoundWithAFaultInItsReportOrWithoutABiteFails(t *testing.T) {
+	mixed := func() *checker.MixedReport {
+		return &checker.MixedReport{
+			Report: checker.Report{Refused: 1}, Dropped: 1, Batches: 1,
+			Deaths: map[string]int{"expired": 1, "maxlen": 1, "rejected": 1, "delivery_limit": 1},
+		}
+	}
+	torn, tame := mixed(), mixed()
+	torn.Torn, tame.Dropped = 1, 0
 	for name, res := range map[string]result{
-		"lost":          {bite: "leader", after: 5000, report: &checker.Report{Lost: 1, Examples: []string{"x"}}},
-		"no bite":       {after: 5000, report: &checker.Report{}},
-		"few confirmed": {bite: "leader", after: confirmedMin - 1, report: &checker.Report{}},
+		"lost":            {bite: "leader", after: 5000, report: &checker.Report{Lost: 1, Examples: []string{"x"}}, mixed: mixed()},
+		"no bite":         {after: 5000, report: &checker.Report{}, mixed: mixed()},
+		"few confirmed":   {bite: "leader", after: confirmedMin - 1, report: &checker.Report{}, mixed: mixed()},
+		"torn":            {bite: "leader", after: 5000, report: &checker.Report{}, mixed: torn},
+		"nothing dropped": {bite: "leader", after: 5000, report: &checker.Report{}, mixed: tame},
 	} {
 		if faultsOf(&res) == nil {
 			t.Errorf("%s: passes", name)
 		}
 	}
-	if err := faultsOf(&result{bite: "leader", after: confirmedMin, report: &checker.Report{}}); err != nil {
+	if err := faultsOf(&result{bite: "leader", after: confirmedMin, report: &checker.Report{}, mixed: mixed()}); err != nil {
 		t.Errorf("a good round: %v", err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 const (
 	confirmedMin  = 1000 // messages to be confirmed during or after a fault
 	steadyMin     = 500  // messages to be confirmed and delivered before it
+	mixedRate     = 40   // publishes per second and producer of the mixed load
 	fellBehindMin = 20   // entries that a node must lack to have fallen behind
 )
 
@@ -33,6 +34,7 @@ type result struct {
 	// suffer; 0 if there was none
 	confirm, delivery time.Duration
 	report            *checker.Report
+	mixed             *checker.MixedReport
 	err               error
 	took              time.Duration
 }
@@ -44,6 +46,7 @@ type round struct {
 	rng     *rand.Rand
 	seed    uint64
 	load    *load.Load
+	mixed   *load.Load // beside it: what ends otherwise than by being consumed
 	residue *residue
 
 	group  uint64 // the group under load
@@ -72,6 +75,7 @@ func (r *round) run(ctx context.Context, f fault, res *result) error {
 		return err
 	}
 	defer r.load.Stop()
+	defer r.mixed.Stop()
 	victim, what, err := f.do(ctx, r)
 	res.what = what
 	if r.watch != nil {
@@ -86,6 +90,7 @@ func (r *round) run(ctx context.Context, f fault, res *result) error {
 	r.watch.stop()
 	settled := r.settle(ctx)
 	res.report = checker.Check(r.load.History, r.load.Single)
+	res.mixed = r.mixed.Mixed()
 	res.after = r.load.History.Confirmed() - r.beganCount
 	res.confirm, res.delivery = r.firstAfter(victim)
 	res.bite = r.bites(victim)
@@ -105,6 +110,16 @@ func faultsOf(res *result) error {
 	var faults []error
 	if !res.report.OK() {
 		faults = append(faults, fmt.Errorf("the checker found faults:\n  %s", strings.Join(res.report.Examples, "\n  ")))
+	}
+	if !res.mixed.OK() {
+		faults = append(faults, fmt.Errorf("the checker found faults in the mixed load:\n  %s", strings.Join(res.mixed.Examples, "\n  ")))
+	}
+	for _, ended := range []int{res.mixed.Deaths["expired"], res.mixed.Deaths["maxlen"], res.mixed.Deaths["rejected"],
+		res.mixed.Deaths["delivery_limit"], res.mixed.Dropped, res.mixed.Refused, res.mixed.Batches} {
+		if ended == 0 {
+			faults = append(faults, fmt.Errorf("the mixed load was not mixed: %s", res.mixed))
+			break
+		}
 	}
 	if res.bite == "" {
 		faults = append(faults, errors.New("the fault was not seen to bite"))
@@ -133,22 +148,32 @@ func (r *round) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("starting the load: %w", err)
 	}
-	r.residue, err = leaveResidue(r.cluster.URLs(), fmt.Sprintf("left-%d", r.seed))
-	if err == nil {
-		err = r.progress(30*time.Second, steadyMin)
-	}
+	queues, rules := load.Mixture(fmt.Sprint(r.seed))
+	r.mixed, err = load.Start(ctx, load.Options{URLs: r.cluster.URLs(), Rate: mixedRate, Prefetch: 10, Seed: r.seed, Queues: queues, Rules: rules})
 	if err != nil {
 		r.load.Stop()
+		return fmt.Errorf("starting the mixed load: %w", err)
+	}
+	if err = r.steady(ctx); err != nil {
+		r.load.Stop()
+		r.mixed.Stop()
 		return fmt.Errorf("before the fault: %w", err)
+	}
+	return nil
+}
+
+// steady waits until the load runs steadily and looks who leads.
+func (r *round) steady(ctx context.Context) (err error) {
+	if r.residue, err = leaveResidue(r.cluster.URLs(), fmt.Sprintf("left-%d", r.seed)); err != nil {
+		return err
+	}
+	if err = r.progress(30*time.Second, steadyMin); err != nil {
+		return err
 	}
 	if r.group, err = r.cluster.BusiestGroup(ctx); err == nil {
 		r.leader, r.term, err = r.cluster.WaitLeader(r.group, 20*time.Second)
 	}
-	if err != nil {
-		r.load.Stop()
-		return fmt.Errorf("before the fault: %w", err)
-	}
-	return nil
+	return err
 }
 
 // begin marks the moment of the fault.
@@ -206,14 +231,16 @@ func (r *round) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
 	r.load.StopProducers()
+	r.mixed.StopProducers()
 	err := r.load.WaitEmpty(ctx)
 	r.load.StopConsumers()
+	r.mixed.StopConsumers()
 	if prints := r.cluster.Fingerprints(30 * time.Second); prints != nil {
 		err = errors.Join(err, fmt.Errorf("fingerprints with messages left in a queue: %w", prints))
 	}
 	drain, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	return errors.Join(err, r.load.Drain(drain), r.residue.letGo(), r.load.Anywhere(drain, r.residue.collect), r.load.Delete(drain))
+	return errors.Join(err, r.load.Drain(drain), r.mixed.Drain(drain), r.mixed.Delete(drain), r.residue.letGo(), r.load.Anywhere(drain, r.residue.collect), r.load.Delete(drain))
 }
 
 // makeGood undoes a fault that failed half way.

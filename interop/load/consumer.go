@@ -23,7 +23,7 @@ const (
 	ackTogether  = 10
 )
 
-func (l *Load) consumeForever(ctx context.Context, queue string, n int, rng *rand.Rand) {
+func (l *Load) consumeForever(ctx context.Context, queue Queue, n int, rng *rand.Rand) {
 	every := 1
 	if n%2 == 0 {
 		every = ackTogether
@@ -38,7 +38,7 @@ func (l *Load) consumeForever(ctx context.Context, queue string, n int, rng *ran
 type consumer struct {
 	load     *Load
 	node     int
-	queue    string
+	queue    Queue
 	ch       *amqp.Channel
 	rng      *rand.Rand
 	ackEvery int
@@ -55,7 +55,7 @@ func (c *consumer) run(ctx context.Context) bool {
 		return false
 	}
 	c.record = c.load.History.Consumer(false)
-	in, err := c.ch.Consume(c.queue, "", false, false, false, false, nil)
+	in, err := c.ch.Consume(c.queue.Name, "", false, false, false, false, nil)
 	if err != nil {
 		return false
 	}
@@ -68,6 +68,7 @@ func (c *consumer) run(ctx context.Context) bool {
 			if c.take(d) != nil {
 				return true
 			}
+			c.rest(ctx)
 		case <-time.After(barrierIdle):
 			if c.sinceReply > 0 && c.barrier() != nil {
 				return true
@@ -81,12 +82,12 @@ func (c *consumer) run(ctx context.Context) bool {
 
 // take writes a delivery down and settles it, or lets it wait for others to be settled with.
 func (c *consumer) take(d amqp.Delivery) error {
-	seen := c.load.delivery(c.node, c.queue, d)
-	seen.Requeued = !d.Redelivered && c.rng.IntN(requeueEvery) == 0
+	seen := c.load.delivery(c.node, c.queue.Name, d)
+	c.judge(&seen, d)
 	c.record.Deliver(seen)
 	c.sinceReply++
-	if seen.Requeued {
-		if err := d.Nack(false, true); err != nil {
+	if seen.Requeued || seen.Rejected {
+		if err := c.refuse(&seen, d); err != nil {
 			return err
 		}
 	} else {
@@ -132,7 +133,7 @@ func (l *Load) delivery(node int, queue string, d amqp.Delivery) checker.Deliver
 	id, ok := checker.BodyID(d.Body)
 	return checker.Delivery{
 		ID: id, Malformed: !ok, Node: node, Queue: queue, Sum: checker.Sum(d.Body),
-		Redelivered: d.Redelivered, At: l.History.Now(),
+		Redelivered: d.Redelivered, At: l.History.Now(), Death: deathOf(d),
 	}
 }
 
@@ -174,7 +175,7 @@ func (l *Load) Drain(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("drain: %w", err)
 		}
-		if l.History.Outstanding() == 0 {
+		if l.left() == 0 {
 			return nil
 		}
 		select {
@@ -187,6 +188,7 @@ func (l *Load) Drain(ctx context.Context) error {
 
 func (l *Load) drainOnce(ch *amqp.Channel) error {
 	record := l.History.Consumer(true)
+	l.drained = 0
 	for _, q := range l.Queues {
 		for {
 			d, ok, err := ch.Get(q.Name, false)
@@ -196,6 +198,7 @@ func (l *Load) drainOnce(ch *amqp.Channel) error {
 			if !ok {
 				break
 			}
+			l.drained++
 			record.Deliver(l.delivery(-1, q.Name, d))
 			record.Ack()
 			if err := d.Ack(false); err != nil {

@@ -18,6 +18,8 @@ import (
 type Queue struct {
 	Name                 string
 	Producers, Consumers int
+	Arguments            amqp.Table
+	Manner
 }
 
 // Options describe a load.
@@ -31,6 +33,8 @@ type Options struct {
 	Seed     uint64
 	// Heartbeat of the connections; a dead node is noticed after three. 1 s if 0.
 	Heartbeat time.Duration
+	// Rules say what may become of the messages of a mixed load; nil for a plain one.
+	Rules *checker.Rules
 }
 
 // Load is a running load.
@@ -38,6 +42,7 @@ type Load struct {
 	Options
 	History *checker.History
 	breaks  atomic.Int64
+	drained int // messages that the last turn of the drain found
 
 	producing, consuming       sync.WaitGroup
 	stopProducers, stopConsume context.CancelFunc
@@ -58,12 +63,12 @@ func Start(ctx context.Context, o Options) (*Load, error) {
 		for range q.Consumers {
 			n++
 			rng, n := l.rng(n), n
-			l.consuming.Go(func() { l.consumeForever(consumers, q.Name, n, rng) })
+			l.consuming.Go(func() { l.consumeForever(consumers, q, n, rng) })
 		}
 		for range q.Producers {
 			n++
 			rec, number := l.History.Producer()
-			p := &producer{load: l, record: rec, first: n, number: number, queue: q.Name, rng: l.rng(n)}
+			p := &producer{load: l, record: rec, first: n, number: number, queue: q, rng: l.rng(n)}
 			l.producing.Go(func() { p.run(producers) })
 		}
 	}
@@ -162,7 +167,7 @@ func (l *Load) visit(ctx context.Context, at int, rng *rand.Rand, work func(node
 func (l *Load) declare(ctx context.Context) error {
 	return l.Anywhere(ctx, func(ch *amqp.Channel) error {
 		for _, q := range l.Queues {
-			if _, err := ch.QueueDeclare(q.Name, true, false, false, false, nil); err != nil {
+			if _, err := ch.QueueDeclare(q.Name, true, false, false, false, q.Arguments); err != nil {
 				return err
 			}
 		}

@@ -18,7 +18,7 @@ func TestALoadGoesOnOverAKilledNodeAndItsHistoryIsGood(t *testing.T) {
 	node := harness.Start(t, harness.Options{}).Node(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	l, err := Start(ctx, Options{URLs: []string{node.URL()}, Rate: 500, Seed: 1, Queues: []Queue{{"one", 2, 1}, {"two", 1, 2}}})
+	l, err := Start(ctx, Options{URLs: []string{node.URL()}, Rate: 500, Seed: 1, Queues: []Queue{{Name: "one", Producers: 2, Consumers: 1}, {Name: "two", Producers: 1, Consumers: 2}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,5 +60,44 @@ func confirmed(t *testing.T, l *Load, n int64) {
 		return nil
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestAMixedLoadGoesOnOverAKilledNodeAndItsHistoryIsGood(t *testing.T) {
+	node := harness.Start(t, harness.Options{}).Node(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	queues, rules := Mixture("test")
+	l, err := Start(ctx, Options{URLs: []string{node.URL()}, Rate: 60, Prefetch: 10, Seed: 1, Queues: queues, Rules: rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Stop()
+	confirmed(t, l, 600)
+	node.Kill9()
+	if err := node.Start(); err != nil {
+		t.Fatal(err)
+	}
+	confirmed(t, l, 600)
+	l.StopProducers()
+	l.StopConsumers()
+	if err := l.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	report := l.Mixed()
+	t.Log(report)
+	if !report.OK() {
+		t.Error(strings.Join(report.Examples, "\n"))
+	}
+	for what, n := range map[string]int{
+		"expired": report.Deaths["expired"], "maxlen": report.Deaths["maxlen"], "rejected": report.Deaths["rejected"],
+		"delivery_limit": report.Deaths["delivery_limit"], "dropped": report.Dropped, "refused": report.Refused, "transactions": report.Batches,
+	} {
+		if n < 10 {
+			t.Errorf("%s: %d, too few to show anything", what, n)
+		}
+	}
+	if err := l.Delete(ctx); err != nil {
+		t.Error(err)
 	}
 }

@@ -18,18 +18,23 @@ const pace = 5 * time.Millisecond
 const lastConfirms = 15 * time.Second
 
 type producer struct {
-	load   *Load
-	record *checker.Producer
-	first  int // the node to begin at
-	number int
-	queue  string
-	rng    *rand.Rand
-	seq    uint64
-	conns  int
+	load    *Load
+	record  *checker.Producer
+	first   int // the node to begin at
+	number  int
+	queue   Queue
+	rng     *rand.Rand
+	seq     uint64
+	conns   int
+	batches uint64 // transactions begun
 }
 
 func (p *producer) run(ctx context.Context) {
 	p.load.visit(ctx, p.first, p.rng, func(node int, ch *amqp.Channel) bool {
+		if p.queue.Transactions != "" {
+			p.conns++
+			return p.transact(ctx, node, ch) > 0
+		}
 		if err := ch.Confirm(false); err != nil {
 			return false
 		}
@@ -49,7 +54,7 @@ func (p *producer) produce(ctx context.Context, node int, ch *amqp.Channel) (con
 	for {
 		due := p.due(begin, sent)
 		for ; last == nil && due > 0 && open < p.load.Window; due-- {
-			if !p.publish(node, ch) {
+			if !p.publish(node, ch, p.queue.Name, 0) {
 				return confirmed
 			}
 			sent++
@@ -88,16 +93,21 @@ func (p *producer) due(begin time.Time, sent int) int {
 }
 
 // publish sends the next message; false if the connection is gone (whether the broker has the message is unknown then).
-func (p *producer) publish(node int, ch *amqp.Channel) bool {
+func (p *producer) publish(node int, ch *amqp.Channel, queue string, batch uint64) bool {
 	p.seq++
 	var id checker.ID
 	binary.BigEndian.PutUint64(id[:], p.rng.Uint64())
 	binary.BigEndian.PutUint64(id[8:], p.rng.Uint64())
 	body := checker.Body(id, p.number, p.seq, p.size())
+	m := amqp.Publishing{DeliveryMode: amqp.Persistent, Body: body}
+	if p.queue.Priorities > 0 {
+		m.Priority = uint8(p.rng.IntN(p.queue.Priorities + 1))
+	}
 	p.record.Publish(checker.Attempt{
-		ID: id, Producer: p.number, Conn: p.conns, Node: node, Seq: p.seq, Queue: p.queue, Sum: checker.Sum(body), At: p.load.History.Now(),
+		ID: id, Producer: p.number, Conn: p.conns, Node: node, Seq: p.seq, Queue: queue, Priority: m.Priority, Batch: batch,
+		Sum: checker.Sum(body), At: p.load.History.Now(),
 	})
-	return ch.PublishWithContext(context.Background(), "", p.queue, false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: body}) == nil
+	return ch.PublishWithContext(context.Background(), "", queue, false, false, m) == nil
 }
 
 // size is small mostly; the biggest bodies travel through the cluster in several pieces.

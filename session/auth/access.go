@@ -3,6 +3,7 @@ package auth
 import (
 	"bytes"
 	"fmt"
+	"slices"
 )
 
 // Operation is one of the three things that permissions are about.
@@ -41,24 +42,30 @@ type Access struct {
 	registry    *Registry
 	user, vhost string
 	id          uint64
+	isTopic     func(exchange string) bool
 
 	of      *snapshot // the decisions are of this one
 	grant   *grant    // nil: nothing is allowed any more
 	decided map[decision]bool
 
 	published []byte // the exchange published to last
+	name      string // the same
 	may       bool   // write to it
 	topic     *grant // topic permission on it, if any
 }
 
-// Enter opens a vhost to a user; false if the user has no permissions there.
-func (r *Registry) Enter(user, vhost string) (*Access, bool) {
+// Enter opens a vhost to a user; false if the user has no permissions there. isTopic says whether an exchange is a topic
+// exchange, or may be one for all that is known here; nil is for always. It is called on the Access's goroutine.
+func (r *Registry) Enter(user, vhost string, isTopic func(exchange string) bool) (*Access, bool) {
+	if isTopic == nil {
+		isTopic = func(string) bool { return true }
+	}
 	s := r.current.Load()
 	p := s.users[user]
 	if p == nil || p.vhosts[vhost] == nil {
 		return nil, false
 	}
-	return &Access{registry: r, user: user, vhost: vhost, id: p.id}, true
+	return &Access{registry: r, user: user, vhost: vhost, id: p.id, isTopic: isTopic}, true
 }
 
 // grantIn is what the user is granted in a snapshot: nothing if it is not the same user any more.
@@ -115,15 +122,15 @@ func (a *Access) decide(op Operation, kind, name string) bool {
 	return may
 }
 
-// MayTopic judges a routing key at an exchange, by the topic permission there is. Answers as May does. (RabbitMQ asks for
-// topic exchanges alone; here a topic permission counts for the exchange that it names, whatever its type.)
+// MayTopic judges a routing key at an exchange, by the topic permission there is if it is a topic exchange. Answers as May
+// does.
 func (a *Access) MayTopic(op Operation, exchange, key string) string {
 	a.refresh()
 	if a.grant == nil || exchange == "" {
 		return ""
 	}
 	t := a.grant.topics[exchange]
-	if t == nil || t.allows(op, key) {
+	if t == nil || t.allows(op, key) || !a.isTopic(exchange) {
 		return ""
 	}
 	return a.topicRefusal(op, exchange, key)
@@ -142,7 +149,7 @@ func (a *Access) MayPublish(exchange, key []byte) (refusal string, topics bool) 
 	switch {
 	case !a.may:
 		return a.May(Write, Exchange, string(exchange)), false
-	case a.topic == nil:
+	case a.topic == nil || !a.isTopic(a.name):
 		return "", false
 	case a.topic.patterns[Write] == nil || !a.topic.patterns[Write].Match(key):
 		return a.topicRefusal(Write, string(exchange), string(key)), true
@@ -155,7 +162,7 @@ func (a *Access) aim(exchange []byte) {
 	a.refresh()
 	a.may = a.May(Write, Exchange, string(exchange)) == ""
 	a.published = append(make([]byte, 0, len(exchange)+1), exchange...)
-	a.topic = nil
+	a.name, a.topic = string(exchange), nil
 	if a.grant != nil && len(exchange) > 0 {
 		a.topic = a.grant.topics[string(exchange)]
 	}
@@ -189,6 +196,12 @@ func (a *Access) StillReads(queue string) string {
 		return ""
 	}
 	return a.refusal(Read, Queue, queue)
+}
+
+// Tagged says whether the user has a tag.
+func (a *Access) Tagged(tag string) bool {
+	p := a.registry.current.Load().users[a.user]
+	return p != nil && p.id == a.id && slices.Contains(p.user.Tags, tag)
 }
 
 // Limits are the user's.

@@ -26,7 +26,7 @@ func update(r *Registry, generation uint64, edit ...func(*core.PermissionInfo)) 
 
 func enter(t *testing.T, r *Registry) *Access {
 	t.Helper()
-	a, ok := r.Enter("u", "/")
+	a, ok := r.Enter("u", "/", nil)
 	if !ok {
 		t.Fatal("u may not enter")
 	}
@@ -71,11 +71,24 @@ func TestPublishesAreJudgedByExchangeAndTopic(t *testing.T) {
 	}
 }
 
+func TestTopicPermissionsCountForTopicExchangesOnly(t *testing.T) {
+	r := registry(1)
+	topics := map[string]bool{}
+	a, _ := r.Enter("u", "/", func(exchange string) bool { return topics[exchange] })
+	for _, is := range []bool{false, true, false} { // deleted, and declared anew with another type
+		topics["wt"] = is
+		refused, _ := a.MayPublish([]byte("wt"), []byte("v.x"))
+		if binding := a.MayTopic(Read, "wt", "out.x"); (refused != "") != is || (binding != "") != is {
+			t.Errorf("topic exchange %t: publish %q, binding %q", is, refused, binding)
+		}
+	}
+}
+
 func TestMetacharactersOfAUsersNameAreQuotedInTopicPatterns(t *testing.T) {
 	r := NewRegistry()
 	r.Update(1, []core.UserInfo{{Name: ".*"}}, []core.PermissionInfo{{User: ".*", Vhost: "/", Write: ".*"}},
 		[]core.TopicPermissionInfo{{User: ".*", Vhost: "/", Exchange: "x", Write: "^{username}$"}})
-	a, _ := r.Enter(".*", "/")
+	a, _ := r.Enter(".*", "/", nil)
 	if a.MayTopic(Write, "x", "abc") == "" || a.MayTopic(Write, "x", ".*") != "" {
 		t.Error("the name counts as a pattern")
 	}
@@ -118,7 +131,7 @@ func TestStandingFollowsUserAndVhost(t *testing.T) {
 func TestOnlyThosePermittedEnterAVhost(t *testing.T) {
 	r := registry(1)
 	for _, c := range [][2]string{{"u", "other"}, {"guest", "/"}, {"nobody", "/"}} {
-		if _, ok := r.Enter(c[0], c[1]); ok || r.MayEnter(c[0], c[1]) {
+		if _, ok := r.Enter(c[0], c[1], nil); ok || r.MayEnter(c[0], c[1]) {
 			t.Errorf("%s enters %s", c[0], c[1])
 		}
 	}
@@ -166,7 +179,7 @@ func TestAPublishAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkMayPublish(b *testing.B) {
-	a, _ := registry(1).Enter("u", "/")
+	a, _ := registry(1).Enter("u", "/", nil)
 	exchange, key := []byte("w"), []byte("k")
 	for b.Loop() {
 		a.MayPublish(exchange, key)

@@ -121,6 +121,25 @@ func (a *Authenticator) Authenticate(user, password string, peer net.Addr) (*Ide
 	return &Identity{User: u.Name, Tags: u.Tags}, nil
 }
 
+// Certified logs in the user that a certificate names, which was checked: no password is asked for. peer is as for
+// Authenticate; the error is a *Refusal.
+func (a *Authenticator) Certified(user string, peer net.Addr) (*Identity, error) {
+	if len(user) > nameBytesMax {
+		return nil, refuse("user name of %d bytes in a certificate, at most %d are allowed", len(user), nameBytesMax)
+	}
+	u, known := a.users.User(user)
+	from := addressOf(peer)
+	switch {
+	case user == "":
+		return nil, refuse("certificate from %s names no user", from)
+	case !known:
+		return nil, refuse("user '%s' of a certificate does not exist", user)
+	case u.LoopbackOnly && !from.IsLoopback():
+		return nil, refuse("user '%s' can only connect via localhost", user)
+	}
+	return &Identity{User: u.Name, Tags: u.Tags}, nil
+}
+
 // addressOf is the peer's IP address; the zero Addr, which is no loopback, where it has none.
 func addressOf(peer net.Addr) netip.Addr {
 	if peer == nil {

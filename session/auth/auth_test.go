@@ -47,6 +47,25 @@ func TestRightPasswordLogsIn(t *testing.T) {
 	}
 }
 
+func TestACertificatesUserNeedsNoPassword(t *testing.T) {
+	a := auth.New(auth.Options{Iterations: 1, Users: users()})
+	id, err := a.Certified("app", tcp("192.0.2.1"))
+	if want := (&auth.Identity{User: "app", Tags: []string{"monitoring"}}); err != nil || !reflect.DeepEqual(id, want) {
+		t.Errorf("%+v, %v, want %+v", id, err, want)
+	}
+	for user, want := range map[string]string{
+		"":                       "names no user",
+		"nobody":                 "does not exist",
+		"guest":                  "can only connect via localhost",
+		strings.Repeat("x", 256): "at most 255",
+	} {
+		id, err := a.Certified(user, tcp("192.0.2.1"))
+		if reason := refused(t, err); id != nil || !strings.Contains(reason, want) {
+			t.Errorf("%.20q: %+v, %s", user, id, reason)
+		}
+	}
+}
+
 func TestWrongCredentialsAreRefused(t *testing.T) {
 	a := auth.New(auth.Options{Iterations: 1, Users: users()})
 	for _, c := range [][2]string{{"app", "Secret"}, {"app", "secret "}, {"nobody", "secret"}, {"", "secret"}, {"nobody", "decoy"}, {"APP", "secret"}} {

@@ -109,6 +109,9 @@ func TestHealthChecksSayWhatIsWrong(t *testing.T) {
 	}{
 		{fake{groups: well}, "alarms", 200, `"status":"ok"`},
 		{fake{groups: well, full: "disk full"}, "local-alarms", 503, `"alarms":[{"node":"understudy@1","resource":"disk"}]`},
+		{fake{groups: well, member: []api.Member{{ID: 1, Alarms: []string{"memory"}}}}, "local-alarms", 503, `"alarms":[{"node":"understudy@1","resource":"memory"}]`},
+		{fake{groups: well, member: []api.Member{{ID: 2, Alarms: []string{"disk"}}}}, "alarms", 503, `"alarms":[{"node":"understudy@2","resource":"disk"}]`},
+		{fake{groups: well, member: []api.Member{{ID: 2, Alarms: []string{"disk"}}}}, "local-alarms", 200, `"status":"ok"`},
 		{fake{groups: []api.Group{{Group: 2}}}, "virtual-hosts", 503, "group 2 has no leader"},
 		{fake{groups: []api.Group{{Group: 2, Error: "bad"}}}, "virtual-hosts", 503, "group 2 stopped: bad"},
 		{fake{}, "port-listener/5672", 200, `"port":5672`},

@@ -38,7 +38,7 @@ func (h *Handler) healthRoutes() router {
 	const checks = "/api/health/checks/"
 	return router{
 		{"GET", checks + "alarms", h.checkAlarms},
-		{"GET", checks + "local-alarms", h.checkAlarms},
+		{"GET", checks + "local-alarms", h.checkLocalAlarms},
 		{"GET", checks + "virtual-hosts", h.checkGroups},
 		{"GET", checks + "metadata-store/initialized", h.ready},
 		{"GET", checks + "metadata-store/initialized/with-data", h.ready},
@@ -56,11 +56,32 @@ func (h *Handler) healthRoutes() router {
 	}
 }
 
-// checkAlarms fails if the disk is full, or as checkGroups does.
+// checkAlarms fails while a node is short of memory or disk, or as checkGroups does.
 func (h *Handler) checkAlarms(w http.ResponseWriter, r *http.Request) {
+	h.alarms(w, r, func(*api.Member, *api.Cluster) bool { return true })
+}
+
+// checkLocalAlarms is checkAlarms for the answering node alone.
+func (h *Handler) checkLocalAlarms(w http.ResponseWriter, r *http.Request) {
+	h.alarms(w, r, func(m *api.Member, c *api.Cluster) bool { return m.ID == c.Node })
+}
+
+func (h *Handler) alarms(w http.ResponseWriter, r *http.Request, counts func(*api.Member, *api.Cluster) bool) {
 	c := h.o.Cluster.Cluster()
 	if c.ReadOnly != "" {
 		failed(w, api.Health{Reason: c.ReadOnly, Alarms: []api.Alarm{{Node: NodeName(c.Node), Resource: "disk"}}})
+		return
+	}
+	var on []api.Alarm
+	for i := range c.Members {
+		if m := &c.Members[i]; counts(m, &c) {
+			for _, resource := range m.Alarms {
+				on = append(on, api.Alarm{Node: NodeName(m.ID), Resource: resource})
+			}
+		}
+	}
+	if len(on) > 0 {
+		failed(w, api.Health{Reason: "alarms in effect", Alarms: on})
 		return
 	}
 	h.checkGroups(w, r)

@@ -48,6 +48,8 @@ func (h *Handler) accountRoutes() router {
 		{"GET", "/api/users/{user}/topic-permissions", h.topicPermissions},
 		{"GET", "/api/vhosts/{vhost}/permissions", h.permissions},
 		{"GET", "/api/vhosts/{vhost}/topic-permissions", h.topicPermissions},
+		{"GET", "/api/auth/hash_password/{password}", h.hashPassword},
+		{"POST", "/api/auth/hash_password/{password}", h.hashPassword},
 		{"GET", "/api/permissions", h.permissions},
 		{"GET", "/api/permissions/{vhost}/{user}", h.permission},
 		{"PUT", "/api/permissions/{vhost}/{user}", h.putPermission},

@@ -106,8 +106,10 @@ type Node struct {
 	FDTotal        int           `json:"fd_total,omitempty"`     // that may be open
 	SocketsUsed    int           `json:"sockets_used,omitempty"` // client connections
 	MemUsed        int64         `json:"mem_used,omitempty"`     // resident bytes
+	MemLimit       int64         `json:"mem_limit,omitempty"`    // bytes from which there is an alarm
 	MemAlarm       bool          `json:"mem_alarm"`
 	DiskFree       int64         `json:"disk_free,omitempty"` // bytes
+	DiskFreeLimit  int64         `json:"disk_free_limit,omitempty"`
 	DiskFreeAlarm  bool          `json:"disk_free_alarm"`
 	ProcUsed       int           `json:"proc_used,omitempty"` // goroutines
 	Processors     int           `json:"processors,omitempty"`
@@ -289,6 +291,8 @@ type Member struct {
 	Leads   []uint64 `json:"leads"` // groups
 	// Running: registered and not given up by the system group's leader.
 	Running bool `json:"running"`
+	// Alarms: what it is short of, memory or disk.
+	Alarms []string `json:"alarms"`
 }
 
 // NewMember is the body of POST /api/cluster/members.

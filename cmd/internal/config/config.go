@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/understudy-mq/understudy/cmd/internal/alarm"
+	"github.com/understudy-mq/understudy/cmd/internal/certs"
 )
 
 // GroupsMax bounds the data groups of a cluster.
@@ -41,12 +44,13 @@ type Config struct {
 	Join    string `koanf:"join" yaml:"join"`       // URL,...; "" is none
 	Groups  int    `koanf:"groups" yaml:"groups"`   // data groups, beside the system group
 
-	TLSCert     string `koanf:"tls-cert" yaml:"tls-cert"`
-	TLSKey      string `koanf:"tls-key" yaml:"tls-key"`
-	TLSCA       string `koanf:"tls-ca" yaml:"tls-ca"`
-	PeerTLSCert string `koanf:"peer-tls-cert" yaml:"peer-tls-cert"`
-	PeerTLSKey  string `koanf:"peer-tls-key" yaml:"peer-tls-key"`
-	PeerTLSCA   string `koanf:"peer-tls-ca" yaml:"peer-tls-ca"`
+	TLSCert      string `koanf:"tls-cert" yaml:"tls-cert"`
+	TLSKey       string `koanf:"tls-key" yaml:"tls-key"`
+	TLSCA        string `koanf:"tls-ca" yaml:"tls-ca"`
+	TLSLoginFrom string `koanf:"tls-login-from" yaml:"tls-login-from"` // certs.CommonName or certs.DistinguishedName
+	PeerTLSCert  string `koanf:"peer-tls-cert" yaml:"peer-tls-cert"`
+	PeerTLSKey   string `koanf:"peer-tls-key" yaml:"peer-tls-key"`
+	PeerTLSCA    string `koanf:"peer-tls-ca" yaml:"peer-tls-ca"`
 
 	Link           string `koanf:"link" yaml:"link"`               // the source's side; "" is :7500 once there is a token or an authority
 	LinkSource     string `koanf:"link-source" yaml:"link-source"` // HOST:LINKPORT,... of the source; "" for no standby
@@ -69,6 +73,8 @@ type Config struct {
 	LoadDefinitions string `koanf:"load-definitions" yaml:"load-definitions"` // a file; "" is none
 
 	MaxMessageBytes int64   `koanf:"max-message-bytes" yaml:"max-message-bytes"`
+	MemoryHigh      float64 `koanf:"memory-high" yaml:"memory-high"`     // share; 0 is off
+	DiskFreeMin     string  `koanf:"disk-free-min" yaml:"disk-free-min"` // alarm.ParseFloors
 	DrainSeconds    float64 `koanf:"drain-seconds" yaml:"drain-seconds"`
 
 	AMQPAdvertise      string `koanf:"amqp-advertise" yaml:"amqp-advertise"` // HOST:PORT; "" is the peer address's host and the AMQP port
@@ -88,6 +94,7 @@ func Default() Config {
 		Admin:          ":15672",
 		Peer:           "127.0.0.1:7400",
 		Groups:         4,
+		TLSLoginFrom:   certs.DistinguishedName,
 		StandbyClients: ClientsRefuse,
 
 		LinkHoldSeconds:     3600,
@@ -96,6 +103,8 @@ func Default() Config {
 		DefaultUser:     "guest",
 		DefaultPass:     "guest",
 		MaxMessageBytes: 16 << 20,
+		MemoryHigh:      0.6,
+		DiskFreeMin:     "1GiB,5%",
 		DrainSeconds:    10,
 
 		SessionExpiryMax:   86400,
@@ -121,6 +130,7 @@ func Flags(f *pflag.FlagSet) {
 	f.String("tls-cert", d.TLSCert, "certificate for --amqps (PEM; read again when it changes)")
 	f.String("tls-key", d.TLSKey, "key of --tls-cert (PEM)")
 	f.String("tls-ca", d.TLSCA, "authorities by which clients' certificates are checked, if they show one (PEM)")
+	f.String("tls-login-from", d.TLSLoginFrom, "what of a client's certificate is the user's name with EXTERNAL: distinguished_name (as CN=bob,O=org) or common_name")
 	f.String("peer-tls-cert", d.PeerTLSCert, "certificate between nodes (PEM; read again when it changes)")
 	f.String("peer-tls-key", d.PeerTLSKey, "key of --peer-tls-cert (PEM)")
 	f.String("peer-tls-ca", d.PeerTLSCA, "authority by which nodes check each other (PEM)")
@@ -141,6 +151,8 @@ func Flags(f *pflag.FlagSet) {
 	f.String("default-pass", d.DefaultPass, "password of --default-user")
 	f.String("load-definitions", d.LoadDefinitions, "file of RabbitMQ definitions (JSON) for the first start; its users take the place of --default-user")
 	f.Int64("max-message-bytes", d.MaxMessageBytes, "largest message body taken, in bytes (at most 134217728)")
+	f.Float64("memory-high", d.MemoryHigh, "share of the machine's or control group's memory from which publishers have to wait (0: no limit)")
+	f.String("disk-free-min", d.DiskFreeMin, "free disk space below which publishers have to wait: sizes and percentages of the disk, of which the lowest counts (0: no limit)")
 	f.Float64("drain-seconds", d.DrainSeconds, "how long a node that was told to stop may take to hand over")
 	f.String("amqp-advertise", d.AMQPAdvertise, "HOST:PORT that clients are told to find this node at (default the host of --peer and the port of --amqp)")
 	f.Int64("session-expiry-max", d.SessionExpiryMax, "longest that a session outlives its connection, in seconds")
@@ -160,6 +172,12 @@ func (c Config) YAML() ([]byte, error) {
 
 // Drain is how long a drain may take.
 func (c Config) Drain() time.Duration { return time.Duration(c.DrainSeconds * float64(time.Second)) }
+
+// Alarms are the limits of memory and disk.
+func (c Config) Alarms() alarm.Limits {
+	floors, _ := alarm.ParseFloors(c.DiskFreeMin) // Validate has looked
+	return alarm.Limits{MemoryHigh: c.MemoryHigh, DiskFree: floors}
+}
 
 // LinkHold is how long the log is kept for a standby that is silent.
 func (c Config) LinkHold() time.Duration {

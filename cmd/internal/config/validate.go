@@ -8,6 +8,9 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+
+	"github.com/understudy-mq/understudy/cmd/internal/alarm"
+	"github.com/understudy-mq/understudy/cmd/internal/certs"
 )
 
 // Faults is everything that is wrong with a configuration.
@@ -128,6 +131,9 @@ func (c Config) checkTLS(f *Faults) {
 	if c.AMQPS == "" && (c.TLSCert != "" || c.TLSKey != "" || c.TLSCA != "") {
 		f.add("tls-cert", "and its key and authority are used by --amqps only, which is off")
 	}
+	if c.TLSLoginFrom != certs.DistinguishedName && c.TLSLoginFrom != certs.CommonName {
+		f.add("tls-login-from", "%q is neither %s nor %s", c.TLSLoginFrom, certs.DistinguishedName, certs.CommonName)
+	}
 	peer := 0
 	for _, s := range []string{c.PeerTLSCert, c.PeerTLSKey, c.PeerTLSCA} {
 		if s != "" {
@@ -187,6 +193,12 @@ func loopback(address string) bool {
 func (c Config) checkLimits(f *Faults) {
 	if c.MaxMessageBytes < 1 || c.MaxMessageBytes > MessageBytesMax {
 		f.add("max-message-bytes", "%d is not from 1 to %d", c.MaxMessageBytes, int64(MessageBytesMax))
+	}
+	if !(c.MemoryHigh >= 0 && c.MemoryHigh <= 1) {
+		f.add("memory-high", "%v is not from 0 to 1", c.MemoryHigh)
+	}
+	if _, err := alarm.ParseFloors(c.DiskFreeMin); err != nil {
+		f.add("disk-free-min", "%v", err)
 	}
 	if c.SessionExpiryMax < 1 || c.SessionExpiryMax > math.MaxUint32 {
 		f.add("session-expiry-max", "%d is not from 1 to %d", c.SessionExpiryMax, uint32(math.MaxUint32))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -34,7 +35,9 @@ func (n *Node) openClients() error {
 		V091: v091.Options{
 			Attach:          n.attach,
 			Authenticate:    n.clientLogin,
+			Certified:       n.certifiedLogin,
 			MaxMessageBytes: uint64(n.cfg.MaxMessageBytes),
+			Flow:            n.broker.Flow(),
 			Version:         n.o.Version,
 			ClusterName:     n.ClusterID,
 			Hosts:           n.hosts,
@@ -132,12 +135,36 @@ func (n *Node) clientLogin(user, password string, peer net.Addr) (string, error)
 		return user, nil // to be told that this is a standby
 	}
 	name, err := amqp.Logins(n.logins)(user, password, peer)
-	e := audit.Event{Event: "login", User: user, Peer: peerText(peer)}
-	if err != nil {
-		e.Event, e.Text = "login_refused", err.Error()
+	n.noteLogin(user, "", peer, err)
+	return name, err
+}
+
+// certifiedLogin judges AMQP clients that show a certificate and ask for EXTERNAL, and takes note.
+func (n *Node) certifiedLogin(cert *x509.Certificate, peer net.Addr) (string, error) {
+	user := certs.UserOf(cert, n.cfg.TLSLoginFrom)
+	name, err := amqp.CertifiedLogin(n.logins, user, peer)
+	n.noteLogin(user, "certificate "+cert.SerialNumber.Text(16), peer, err)
+	return name, err
+}
+
+func (n *Node) noteLogin(user, how string, peer net.Addr, refusal error) {
+	e := audit.Event{Event: "login", User: user, Peer: peerText(peer), Text: how}
+	if refusal != nil {
+		e.Event, e.Text = "login_refused", refusal.Error()
 	}
 	n.audit.Write(e)
-	return name, err
+}
+
+// isTopic says whether an exchange is a topic exchange, or is not known to this node yet: what is published right behind
+// the exchange's declaration is judged before that is applied.
+func (n *Node) isTopic(vhost, exchange string) bool {
+	home, ok := n.vhostHome(vhost)
+	if !ok {
+		return true
+	}
+	kind, known := "", false
+	n.states[home.Group].View(func(m *core.Machine) { kind, known = m.ExchangeType(vhost, exchange) })
+	return !known || kind == "topic"
 }
 
 // denied takes note of what a client was not allowed.

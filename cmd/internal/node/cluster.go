@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
+	"github.com/understudy-mq/understudy/cmd/internal/alarm"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/cmd/internal/telemetry"
 	"github.com/understudy-mq/understudy/core"
@@ -24,7 +25,8 @@ func (n *Node) serveAdmin() error {
 		telemetry.Identity{Node: n.Name(), Version: n.o.Version, RabbitMQ: admin.CompatibleVersion, Data: n.cfg.Data},
 		telemetry.Sources{
 			Messages: n.messages, Totals: n.totals, Sessions: n.sessionCounts, Groups: n.groupMetrics, Log: n.logStats, ClusterID: n.ClusterID,
-			Ready: func() bool { return n.Ready() == nil },
+			Alarms: n.alarmMetrics,
+			Ready:  func() bool { return n.Ready() == nil },
 		})
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
@@ -106,10 +108,10 @@ func (n *Node) statuses() []replication.Status {
 // Cluster is the cluster as the system group has it.
 func (n *Node) Cluster() api.Cluster {
 	all := n.statuses()
-	up := map[uint64]bool{}
+	up, short := map[uint64]bool{}, map[uint64]alarm.Alarms{}
 	n.states[systemGroup].View(func(m *core.Machine) {
 		for _, x := range m.Nodes() {
-			up[x.Node] = x.Up
+			up[x.Node], short[x.Node] = x.Up, alarm.Alarms(x.Alarms)
 		}
 	})
 	c := api.Cluster{ID: n.ClusterID(), Node: n.cfg.NodeID, Groups: len(n.groups) - 1, Ready: true, Version: n.o.Version}
@@ -119,9 +121,10 @@ func (n *Node) Cluster() api.Cluster {
 	if full, why := n.raft.ReadOnly(); full {
 		c.ReadOnly = why
 	}
+	short[n.cfg.NodeID] = n.alarms.own()
 	c.Members = make([]api.Member, 0)
 	for _, id := range slices.Concat(all[0].Voters, all[0].Learners) {
-		m := api.Member{ID: id, Address: all[0].Addresses[id], Role: "voter", Running: up[id], Leads: []uint64{}}
+		m := api.Member{ID: id, Address: all[0].Addresses[id], Role: "voter", Running: up[id], Leads: []uint64{}, Alarms: short[id].Names()}
 		if slices.Contains(all[0].Learners, id) {
 			m.Role = "learner"
 		}

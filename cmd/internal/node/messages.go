@@ -145,6 +145,9 @@ func (n *Node) PublishMessage(ctx context.Context, user, vhost, exchange string,
 	if err != nil {
 		return false, err
 	}
+	if reason, wait := n.broker.Flow().Blocked(); wait {
+		return false, admin.Unavailable{Err: fmt.Errorf("publishers have to wait: %s", reason)}
+	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	t, err := n.errand(ctx, user, vhost)

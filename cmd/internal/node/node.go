@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/understudy-mq/understudy/amqp"
+	"github.com/understudy-mq/understudy/cmd/internal/alarm"
 	"github.com/understudy-mq/understudy/cmd/internal/audit"
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
@@ -38,6 +39,8 @@ type Options struct {
 	Config  config.Config
 	Version string
 	Logger  *slog.Logger
+	// Gauges show what memory and disk there is; nil is the system's.
+	Gauges alarm.Gauges
 	// Fatal ends the process: a failed fsync and the like.
 	Fatal func(error)
 }
@@ -61,6 +64,7 @@ type Node struct {
 	clients   *amqp.Server
 	clientTLS *tls.Config
 	accounts  *accounts
+	alarms    *alarms
 	linkage   linkage
 	seeded    bool // the groups began with a source's snapshot
 	gate      *gate.Gate
@@ -163,6 +167,7 @@ func newNode(o Options, folder *Folder) *Node {
 		started: time.Now(), rates: meter{readings: map[string]*reading{}}, registered: registrations{in: map[uint64]bool{}},
 		announcements: make(chan toSay, announcementsMax),
 		accounts:      people,
+		alarms:        newAlarms(o),
 		logins:        auth.New(auth.Options{Users: people.registry}),
 	}
 	n.linkage.handover = &handover{n: n}
@@ -209,6 +214,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.background.Go(func() { n.accounts.watch(work) })
 	n.background.Go(func() { n.watchGate(work) })
+	n.background.Go(func() { n.watchAlarms(work) })
 	n.background.Go(func() { n.form(work) })
 	n.background.Go(func() { n.announce(work) })
 	n.background.Go(func() { n.speak(work) })
@@ -245,7 +251,7 @@ func (n *Node) claim(ctx context.Context, seed *seedRecord) error {
 
 // openStore opens every group's state and makes the broker that its effects go to.
 func (n *Node) openStore() error {
-	db, err := store.Open(vfs.Default, filepath.Join(n.cfg.Data, storeDir), store.Options{
+	db, err := store.Open(vfs.Default, filepath.Join(n.cfg.Data, StoreDir), store.Options{
 		Logger:  n.log,
 		Fatal:   n.o.Fatal,
 		Metrics: store.Metrics{Checkpoint: n.metrics.Checkpoint, Evacuated: n.metrics.Evacuated},
@@ -270,6 +276,7 @@ func (n *Node) openStore() error {
 		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry, Denied: n.denied,
 		Elsewhere: n.heldElsewhere, Policy: n.sessionPolicy,
 		ExpiryMax: uint32(n.cfg.SessionExpiryMax), SessionsMax: uint32(n.cfg.SessionsPerUserMax),
+		IsTopic: n.isTopic,
 	})
 	n.openGate()
 	a := n.accounts

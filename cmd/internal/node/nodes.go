@@ -22,6 +22,7 @@ func (n *Node) Nodes(ctx context.Context) []api.Node {
 		row, ok := answers[m.ID]
 		if !ok {
 			row = api.Node{Name: admin.NodeName(m.ID), Type: "disc", Partitions: []string{}}
+			row.MemAlarm, row.DiskFreeAlarm = slices.Contains(m.Alarms, "memory"), slices.Contains(m.Alarms, "disk")
 		}
 		rows = append(rows, row)
 	}
@@ -31,15 +32,17 @@ func (n *Node) Nodes(ctx context.Context) []api.Node {
 // ownRow is what this node says of itself.
 func (n *Node) ownRow() api.Node {
 	p := telemetry.ReadProcess(n.cfg.Data)
-	full, _ := n.raft.ReadOnly()
+	alarms := n.alarmMetrics()
+	mechanisms := []api.Named{
+		{Name: "PLAIN", Description: "SASL PLAIN", Enabled: true}, {Name: "AMQPLAIN", Description: "PLAIN in an AMQP table", Enabled: true},
+		{Name: "EXTERNAL", Description: "the user of a client's certificate", Enabled: n.cfg.AMQPS != "" && n.cfg.TLSCA != ""},
+	}
 	return api.Node{
 		Name: n.Name(), Type: "disc", Running: true, OSPid: strconv.Itoa(os.Getpid()), Uptime: time.Since(n.started).Milliseconds(),
 		FDUsed: p.OpenFiles, FDTotal: p.MaxFiles, SocketsUsed: len(n.clients.Connections()), MemUsed: p.ResidentBytes,
-		DiskFree: p.DiskFreeBytes, DiskFreeAlarm: full, ProcUsed: runtime.NumGoroutine(), Processors: runtime.NumCPU(), RatesMode: "basic",
+		DiskFree: p.DiskFreeBytes, DiskFreeAlarm: alarms.Disk, MemAlarm: alarms.Memory, ProcUsed: runtime.NumGoroutine(), Processors: runtime.NumCPU(), RatesMode: "basic",
 		Partitions: []string{}, ExchangeTypes: slices.Clone(admin.ExchangeTypes), DBDir: n.cfg.Data,
-		AuthMechanisms: []api.Named{
-			{Name: "PLAIN", Description: "SASL PLAIN", Enabled: true}, {Name: "AMQPLAIN", Description: "PLAIN in an AMQP table", Enabled: true},
-		},
+		MemLimit: int64(alarms.MemoryLimitBytes), DiskFreeLimit: int64(alarms.DiskLimitBytes), AuthMechanisms: mechanisms,
 		Applications: []api.Application{{Name: "understudy", Description: "Understudy", Version: n.o.Version}},
 	}
 }

@@ -21,6 +21,7 @@ type reading struct {
 	totals   Totals
 	sessions Sessions
 	log      Log
+	alarms   Alarms
 }
 
 type groupRow struct {
@@ -61,7 +62,7 @@ func newCollector(id Identity, s Sources) *collector {
 		[]string{"rabbitmq_version", "product_name", "product_version"}, nil)
 	c.sizes = prometheus.NewDesc("rabbitmq_message_size_bytes", "Size of the bodies published.", nil, protocol)
 	c.ready = prometheus.NewDesc("understudy_ready", "1 if clients are served.", nil, nil)
-	c.rows = slices.Concat(totalRows(), messageRows(), sessionRows(), logRows())
+	c.rows = slices.Concat(totalRows(), messageRows(), sessionRows(), logRows(), alarmRows())
 	c.groups = groupRows()
 	c.process = c.processRows()
 	return c
@@ -90,7 +91,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.identity, prometheus.GaugeValue, 1, c.id.Node, cluster, "prometheus")
 	ch <- prometheus.MustNewConstMetric(c.build, prometheus.GaugeValue, 1, c.id.RabbitMQ, "Understudy", c.id.Version)
 	ch <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, truth(c.sources.Ready()))
-	now := reading{c.sources.Messages(), c.sources.Totals(), c.sources.Sessions(), c.sources.Log()}
+	now := reading{c.sources.Messages(), c.sources.Totals(), c.sources.Sessions(), c.sources.Log(), c.sources.Alarms()}
 	ch <- sizes(c.sizes, &now.messages)
 	for _, r := range c.rows {
 		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(&now))

@@ -65,6 +65,7 @@ type Sources struct {
 	Sessions  func() Sessions
 	Groups    func() []Group
 	Log       func() Log
+	Alarms    func() Alarms
 	ClusterID func() string
 	Ready     func() bool
 }

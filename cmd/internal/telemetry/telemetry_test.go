@@ -54,7 +54,10 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 		Groups: func() []Group {
 			return []Group{{Group: 2, Leader: 3, Term: 4, Commit: 5, Applied: 6, Last: 7, First: 8, Leads: true, Stopped: true, CommitLatency: time.Second / 4}}
 		},
-		Log:       func() Log { return Log{Bytes: 21, Writes: 22, Syncs: 23, Segments: 24, SegmentBytes: 25} },
+		Log: func() Log { return Log{Bytes: 21, Writes: 22, Syncs: 23, Segments: 24, SegmentBytes: 25} },
+		Alarms: func() Alarms {
+			return Alarms{Memory: true, PublishersWait: true, MemoryLimitBytes: 26, DiskLimitBytes: 27}
+		},
 		ClusterID: func() string { return "c" },
 		Ready:     func() bool { return true },
 	})
@@ -102,6 +105,8 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 		`understudy_group_first_index{group="2"} 8`, `understudy_group_leads{group="2"} 1`, `understudy_group_stopped{group="2"} 1`,
 		"understudy_log_written_bytes_total 21", "understudy_log_writes_total 22", "understudy_log_syncs_total 23",
 		"understudy_log_segments 24", "understudy_log_bytes 25",
+		"rabbitmq_alarms_memory_used_watermark 1", "rabbitmq_alarms_free_disk_space_watermark 0", "understudy_publishers_wait 1",
+		"rabbitmq_resident_memory_limit_bytes 26", "rabbitmq_disk_space_available_limit_bytes 27",
 		"understudy_log_fsync_seconds_count 1", "understudy_checkpoint_seconds_sum 0.5", "understudy_checkpoint_bytes_total 10",
 		"understudy_log_evacuated_bytes_total 30", "understudy_leader_changes_total 1",
 	} {
