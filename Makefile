@@ -25,6 +25,10 @@ build: ## build bin/understudy
 run: build ## a node on port 5672 with its data in ./understudy-data
 	exec bin/understudy serve
 
+.PHONY: demo
+demo: build ## the whole story on this machine: a cluster dies, its standby takes over, a session goes on
+	bin/understudy demo
+
 .PHONY: lint
 lint: ## format, vet and staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
@@ -59,7 +63,7 @@ fuzz: ## every fuzz target for T (default 30s) each
 
 # Client families under interop/ that `make test` runs too, and those that need more of a machine.
 QUICK := amqp091go pika amqplib
-MORE := java aiopika kombu php bunny
+MORE := java aiopika kombu php bunny librabbitmq lapin tools
 
 .PHONY: interop
 interop: ## real clients against one node and against three; CLIENT=name for one of them
@@ -67,8 +71,8 @@ interop: ## real clients against one node and against three; CLIENT=name for one
 	$(GO) test -tags interop -count=1 -p 1 -timeout 20m -v $(patsubst %,./interop/%,$(or $(CLIENT),$(QUICK) $(MORE)))
 
 .PHONY: failover
-failover: clients ## three nodes under load, one fault a round; ONLY=fault, cuts, helper or nodes; RUNS=n SEED=n
-ifeq ($(filter $(ONLY),cuts helper nodes),)
+failover: clients ## three nodes under load, one fault a round, cut sessions, standbys; ONLY=fault, cuts, helper, nodes, planned, crash, crash-cut or sync; RUNS=n SEED=n
+ifeq ($(filter $(ONLY),cuts helper nodes planned crash crash-cut sync),)
 	$(GO) test ./interop/failover -count=1 -timeout 40m -v -args -long \
 	  $(if $(ONLY),-only=$(ONLY)) $(if $(RUNS),-runs=$(RUNS)) $(if $(SEED),-seed=$(SEED))
 endif
@@ -80,6 +84,10 @@ ifneq ($(filter $(or $(ONLY),helper),helper),)
 endif
 ifneq ($(filter $(or $(ONLY),nodes),nodes),)
 	$(GO) test ./interop/sessions -run WhatBecomesOfItsNode -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
+endif
+ifneq ($(filter planned crash crash-cut sync,$(or $(ONLY),planned)),)
+	$(GO) test ./interop/standby -run TakesOver -count=1 -timeout 40m -v -args -long \
+	  $(if $(ONLY),-only=$(ONLY)) $(if $(RUNS),-runs=$(RUNS)) $(if $(SEED),-seed=$(SEED))
 endif
 
 .PHONY: long
@@ -99,7 +107,11 @@ NEEDS_aiopika := $(NEEDS_pika)
 NEEDS_kombu := $(NEEDS_pika)
 NEEDS_php := php:php-cli /usr/share/php/PhpAmqpLib/autoload.php:php-amqplib
 NEEDS_bunny := ruby:ruby /usr/share/doc/ruby-bunny:ruby-bunny
+NEEDS_librabbitmq := gcc:gcc /usr/include/stdio.h:libc6-dev /usr/include/amqp.h:librabbitmq-dev
+# Debian's own cargo is too old for lapin; the one that it builds browsers with is not.
+NEEDS_lapin := cargo:cargo-web
 NEEDS_java := javac:default-jdk-headless mvn:maven
+NEEDS_tools := rabbitmqadmin:rabbitmq-server /usr/lib/rabbitmq:rabbitmq-server python3:python3
 
 .PHONY: clients
 clients:

@@ -212,11 +212,13 @@ func TestConnectionsWithoutAHeaderDoNotHoldUpClose(t *testing.T) {
 // deaf is a session that nothing comes from.
 type deaf struct{ v091.Session }
 
-func (deaf) Flush() error         { return nil }
-func (deaf) FlushLater() error    { return nil }
+func (deaf) Flush() error      { return nil }
+func (deaf) FlushLater() error { return nil }
+func (deaf) End()              {}
+func (deaf) Detach()           {}
+func (deaf) Answered()         {}
+
 func (deaf) Grant() session.Grant { return session.Grant{} }
-func (deaf) End()                 {}
-func (deaf) Detach()              {}
 
 func TestClientsThatDoNotAnswerAreCutOffWhenCloseMustEnd(t *testing.T) {
 	attaches := func(o *amqp.Options) {

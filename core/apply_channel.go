@@ -61,6 +61,7 @@ func (m *Machine) applyChannelOpen(x *entry.ChannelOpen) {
 		return
 	}
 	h.Dead, h.Parked = false, false
+	s.counters().ChannelsOpened++
 	m.touch(h)
 	m.reply(h, entry.KindChannelOpen, false)
 }
@@ -89,6 +90,7 @@ const lastTagMax = 1 << 52
 func (m *Machine) forget(h *channel) {
 	m.release(h, entry.Released)
 	s := h.session
+	s.counters().ChannelsClosed++
 	if h.LastTag > 0 {
 		h.Dead, h.Parked, h.Resumed = true, true, true
 		return
@@ -200,6 +202,9 @@ func (m *Machine) applyQos(x *entry.Qos) {
 // confirm confirms one publish, or with EffectNacked refuses it. Those of a channel in a row become one effect.
 func (m *Machine) confirm(h *channel, kind EffectKind) {
 	s := h.session
+	if h.Confirm {
+		s.counters().answered(kind)
+	}
 	if !h.Confirm || m.fx.Node != 0 && m.fx.Node != s.Node {
 		return
 	}

@@ -381,6 +381,7 @@ func (m *Machine) deliver(q *queue, c *consumer) {
 	r := m.takeReady(q)
 	h := c.channel
 	tag := m.fly(h, q, c, r, c.NoAck)
+	h.session.counters().delivered(&q.counters, c.NoAck, r.Flags&flagRedelivered != 0)
 	h.Served = c.Number
 	if !c.NoAck {
 		c.InFlight++
@@ -422,6 +423,8 @@ func (m *Machine) applyGet(x *entry.Get) {
 		return
 	}
 	if m.gate.holds() || !m.expireHead(q, ^uint64(0)) {
+		h.session.counters().GotEmpty++
+		q.counters.GotEmpty++
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {
 			e.Command = entry.KindGet
 		}
@@ -432,6 +435,7 @@ func (m *Machine) applyGet(x *entry.Get) {
 }
 
 func (m *Machine) got(h *channel, q *queue, tag uint64, r *ready.Ref, noAck bool) {
+	h.session.counters().got(&q.counters, noAck, r.Flags&flagRedelivered != 0)
 	if e := m.emit(h.session, EffectGot, h.Number); e != nil {
 		e.Command, e.Tag, e.NoAck, e.Messages = entry.KindGet, tag, noAck, uint32(q.ready.len())
 		m.describe(e, q, r)

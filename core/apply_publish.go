@@ -13,20 +13,7 @@ const partBytesMax = 128 << 20
 // begins in the entry.
 func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 	h := m.channelOf(&x.Ref)
-	if h == nil {
-		return
-	}
-	if m.marked = x.Marked() && h.session.named(); m.marked {
-		if done := m.identify(h, x); done {
-			return
-		}
-	}
-	if err := message.ParseRecord(x.Record, &m.record); err != nil {
-		m.refuse(h, entry.KindPublish, CodeInternalError, err.Error())
-		return
-	}
-	if code, text := m.route(h.session.vhost); code != CodeOK {
-		m.refuse(h, entry.KindPublish, code, text)
+	if h == nil || !m.admit(h, x) {
 		return
 	}
 	var parts []message.Part
@@ -66,6 +53,41 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 		m.rememberAtHand(h.session)
 	}
 	m.confirm(h, EffectConfirmed)
+}
+
+// countPublish counts the publish at hand, which is routed.
+func (m *Machine) countPublish(h *channel) {
+	h.publishes = true
+	c := h.session.counters()
+	c.published(m.record.BodySize)
+	if h.Confirm {
+		c.PublishedConfirm++
+	}
+	if len(m.routes) > 0 {
+		c.Routed++
+	}
+	if len(m.record.Exchange) > 0 {
+		x := &h.session.vhost.lastExchange.counters
+		x.In++
+		x.Out += uint64(len(m.routes))
+	}
+}
+
+// admit reads and routes a publish; false if it goes no further, which its client has been told.
+func (m *Machine) admit(h *channel, x *entry.Publish) bool {
+	if m.marked = x.Marked() && h.session.named(); m.marked && m.identify(h, x) {
+		return false
+	}
+	if err := message.ParseRecord(x.Record, &m.record); err != nil {
+		m.refuse(h, entry.KindPublish, CodeInternalError, err.Error())
+		return false
+	}
+	if code, text := m.route(h.session.vhost); code != CodeOK {
+		m.refuse(h, entry.KindPublish, code, text)
+		return false
+	}
+	m.countPublish(h)
+	return true
 }
 
 // route finds the queues that the record at hand goes to, or answers its refusal.
@@ -166,7 +188,9 @@ func (m *Machine) recordHeaders() message.Table {
 }
 
 func (m *Machine) unroutable(h *channel, x *entry.Publish, r *ready.Ref, parts []message.Part) {
-	if x.Mandatory {
+	if !x.Mandatory {
+		h.session.counters().Dropped++
+	} else {
 		m.giveReturn(h, Content{Number: r.Number, Loc: message.Loc(r.Loc), Size: r.Size, Record: x.Record}, parts)
 	}
 	m.live.removeParts(parts)
@@ -174,6 +198,7 @@ func (m *Machine) unroutable(h *channel, x *entry.Publish, r *ready.Ref, parts [
 
 // giveReturn hands a mandatory message back to its publisher.
 func (m *Machine) giveReturn(h *channel, c Content, parts []message.Part) {
+	h.session.counters().Returned++
 	if e := m.emit(h.session, EffectReturned, h.Number); e != nil {
 		e.Command, e.Code, e.Text = entry.KindPublish, CodeNoRoute, "NO_ROUTE"
 		e.Content = c

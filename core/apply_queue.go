@@ -111,8 +111,10 @@ func (m *Machine) applyQueueDeclare(x *entry.QueueDeclare) {
 	}
 	if q == nil {
 		q = m.newQueue(h.session, x)
+		h.session.counters().QueuesCreated++
 	}
 	if !x.Passive {
+		h.session.counters().QueuesDeclared++
 		m.use(q)
 		m.claimName(h, q)
 	}
@@ -196,6 +198,7 @@ func (m *Machine) applyQueueDelete(x *entry.QueueDelete) {
 // settle as no-ops; consumers are told.
 func (m *Machine) deleteQueue(q *queue) {
 	v := q.vhost
+	v.countersOf(0).QueuesDeleted++
 	for len(q.consumers) > 0 {
 		c := q.consumers[0]
 		if !c.Claim {

@@ -41,6 +41,7 @@ func (m *Machine) applyAttach(x *entry.Attach) {
 		s = m.newSession(v, s, x)
 	}
 	m.counts.Attached++
+	s.counters().SessionsOpened++
 	m.touch(s)
 	if e := m.emit(s, EffectAttached, 0); e != nil {
 		e.Request, e.State, e.Count, e.Messages, e.Name = x.Request, s.State, s.Released, uint32(s.inFlight()), s.Address
@@ -80,7 +81,7 @@ func (m *Machine) refuseAttach(x *entry.Attach, code Code, text string) {
 func (m *Machine) newSession(v *vhost, old *session, x *entry.Attach) *session {
 	m.header.Sessions++
 	m.touch(&m.header)
-	s := &session{vhost: v, sessionRow: sessionRow{ID: m.header.Sessions, Epoch: m.header.Generation<<generationShift + 1,
+	s := &session{vhost: v, sessionRow: sessionRow{ID: m.header.Sessions, Epoch: m.header.Generation<<epochCounterBits + 1,
 		Vhost: v.Vhost, Node: m.batch.Node, Incarnation: m.batch.Incarnation, User: x.User, Key: x.Key, Connection: x.Connection}}
 	if s.named() {
 		s.Process = x.Process
@@ -157,6 +158,7 @@ func (m *Machine) detach(s *session) {
 		return
 	}
 	m.parkAll(s)
+	s.counters().SessionsClosed++
 	s.Node, s.Incarnation, s.Left, s.Adopt = 0, 0, m.header.Stamp, 0
 	m.touch(s)
 }
@@ -196,6 +198,9 @@ const endedMost = 64
 func (m *Machine) end(s *session, how entry.Outcome) {
 	m.closeChannels(s, how)
 	m.forgetPublishes(s)
+	if s.attached() {
+		s.counters().SessionsClosed++
+	}
 	for len(s.exclusive) > 0 {
 		m.deleteQueue(s.exclusive[len(s.exclusive)-1])
 	}
@@ -223,6 +228,7 @@ func (m *Machine) end(s *session, how entry.Outcome) {
 }
 
 func (m *Machine) closeChannels(s *session, how entry.Outcome) {
+	s.counters().ChannelsClosed += uint64(len(s.channels))
 	for _, h := range s.channels {
 		m.release(h, how)
 		h.gone = true

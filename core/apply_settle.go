@@ -136,6 +136,12 @@ func (m *Machine) discard(h *channel, tag uint64) {
 // drop ends a delivery and its message.
 func (m *Machine) drop(h *channel, tag uint64) {
 	r, q := m.takeFlight(h, tag)
+	if r.Flags&flagNoAck == 0 {
+		h.session.counters().Acknowledged++
+		if q != nil {
+			q.counters.Acknowledged++
+		}
+	}
 	m.dispose(h.session.vhost, q, &r.Ref)
 }
 

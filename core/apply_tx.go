@@ -241,7 +241,9 @@ func (m *Machine) commitPublish(h *channel, p *pending) {
 		m.enqueueAll(v, r, &x, letter, p.Parts)
 		m.remember(h.session, &p.Token)
 	default:
-		if p.Mandatory {
+		if !p.Mandatory {
+			h.session.counters().Dropped++
+		} else {
 			m.giveReturn(h, m.contentOf(v, &r), p.Parts)
 		}
 		m.live.removeParts(p.Parts)

@@ -93,6 +93,8 @@ type Effects struct {
 	// Node limits what is gathered to sessions attached at that node; 0 gathers all (tests).
 	Node uint64
 	List []Effect
+	// Linked says that an EffectLink is among them: they are rare, and nobody should have to look for them.
+	Linked bool
 }
 
 // Code classes a refusal. Each protocol has one table from Code to its own reply code or condition.

@@ -49,6 +49,8 @@ type QueueInfo struct {
 	Consumers                      int
 	Arguments                      []byte // a field table, as declared
 	Policy, OperatorPolicy         string // names of those that count for it, "" for none
+	Active                         string // tag of the consumer that alone is served, of a queue that serves one; "" for none
+	Counters                       QueueCounters
 }
 
 // ExchangeInfo is an exchange, for listings.
@@ -57,6 +59,7 @@ type ExchangeInfo struct {
 	Durable, AutoDelete, Internal bool
 	Arguments                     []byte // a field table, as declared
 	Policy, OperatorPolicy        string // names of those that count for it, "" for none
+	Counters                      ExchangeCounters
 }
 
 // BindingInfo is a binding, for listings. Those of the default exchange are implied and not listed.
@@ -211,8 +214,21 @@ func (m *Machine) Queues(vhost string) []QueueInfo {
 	return list
 }
 
+// Queue answers one queue of a vhost.
+func (m *Machine) Queue(vhost, name string) (QueueInfo, bool) {
+	v := m.vhost[vhost]
+	if v == nil || v.queueByName[name] == nil {
+		return QueueInfo{}, false
+	}
+	return v.queueByName[name].info(), true
+}
+
 func (q *queue) info() QueueInfo {
-	return QueueInfo{Vhost: q.vhost.Name, Name: q.Name, Durable: q.Durable, Exclusive: q.Owner != 0, AutoDelete: q.AutoDelete,
+	var active string
+	if c := q.vhost.consumer[q.Active]; c != nil && q.set.singleActive {
+		active = c.Tag
+	}
+	return QueueInfo{Active: active, Counters: q.counters, Vhost: q.vhost.Name, Name: q.Name, Durable: q.Durable, Exclusive: q.Owner != 0, AutoDelete: q.AutoDelete,
 		Owner: q.Owner, Ready: q.ready.len(), Unacknowledged: int(q.Unacked), ReadyBytes: q.bytes, Consumers: len(q.consumers),
 		Arguments: q.Arguments, Policy: q.policy.nameOf(), OperatorPolicy: q.operator.nameOf()}
 }
@@ -227,7 +243,7 @@ func (m *Machine) Exchanges(vhost string) []ExchangeInfo {
 	for _, x := range v.exchanges {
 		list = append(list, ExchangeInfo{Vhost: v.Name, Name: x.Name, Type: x.typeName(), Durable: x.Durable,
 			AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: x.Arguments,
-			Policy: x.policy.nameOf(), OperatorPolicy: x.operator.nameOf()})
+			Policy: x.policy.nameOf(), OperatorPolicy: x.operator.nameOf(), Counters: x.counters})
 	}
 	slices.SortFunc(list, func(a, b ExchangeInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list

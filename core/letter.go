@@ -169,6 +169,7 @@ func texts(t message.Table, key string) []string {
 // bury ends a message that no consumer has accepted: it is dead-lettered where its queue says so.
 func (m *Machine) bury(q *queue, r *ready.Ref, why reason) {
 	if q.set.deadLetters && !q.vhost.Deleted {
+		q.vhost.buried[why]++
 		m.deadLetter(q, r, why)
 	}
 	m.dispose(q.vhost, q, r)
@@ -196,6 +197,7 @@ func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 	if len(routes) == 0 {
 		return
 	}
+	v.arrived++
 	m.fresh = min(m.fresh, v.Messages)
 	v.Messages++
 	m.touch(v)

@@ -40,6 +40,7 @@ func milliseconds(text []byte) int64 {
 
 // enter adds a message that is new to a queue, with the lane and the note that it needs.
 func (m *Machine) enter(q *queue, r ready.Ref, x *marks) {
+	q.counters.Published++
 	if q.plain && x.ttl == none {
 		m.enqueue(q, r)
 		return

@@ -133,7 +133,7 @@ func mutedGate() Gate { return Gate{Fenced: true} }
 // passes says whether a command counts at a gate that is fenced.
 func (m *Machine) passes(k entry.Kind) bool {
 	switch {
-	case k >= entry.KindLinkAttach && k <= entry.KindLinkGate, k == entry.KindClusterInit:
+	case k >= entry.KindLinkAttach && k <= entry.KindLinkGate, k == entry.KindClusterInit, k == entry.KindNodeAddress:
 		return true
 	case m.gate == &m.muted:
 		return false
@@ -244,6 +244,7 @@ func (m *Machine) ours(cluster string) bool {
 func (m *Machine) linked(cmd entry.Kind, text string) {
 	m.touch(&m.link)
 	m.fx.List = append(m.fx.List, Effect{Kind: EffectLink, Command: cmd, Text: text})
+	m.fx.Linked = true
 }
 
 func (m *Machine) applyLinkAttach(x *entry.LinkAttach) {

@@ -22,7 +22,7 @@ type ConfirmMode uint8
 // The modes.
 const (
 	ConfirmAsync   ConfirmMode = iota // nothing
-	ConfirmBounded                    // it is not far behind: else publishers are slowed
+	ConfirmBounded                    // it is not far behind: else they wait until it is not
 	ConfirmSync                       // it has what was confirmed
 )
 

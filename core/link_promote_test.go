@@ -140,7 +140,8 @@ func TestAPromotedClusterDeliversWhatItsSourceHadDrained(t *testing.T) {
 
 func TestAPromotedClusterHasItsSourcesUsersSettingsAndWhatIsScheduled(t *testing.T) {
 	d := started(t)
-	d.Control(&entry.UserPut{Name: "u", Hash: "h", Tags: "administrator"}, &entry.PermissionSet{User: "u", Vhost: "/", Read: ".*"},
+	d.Control(&entry.VhostPut{ID: "v1", Name: "/", Groups: 1}, &entry.UserPut{Name: "u", Hash: "h", Tags: "administrator"},
+		&entry.PermissionSet{User: "u", Vhost: "/", Read: ".*"},
 		&entry.PolicySet{Vhost: "/", Name: "p", Pattern: ".*", ApplyTo: "queues", Definition: table("max-length", int32(5))},
 		&entry.VhostLimit{Vhost: "/", MaxQueues: 7, Connections: 7})
 	delayed := coretest.Record("later", "q", table("x-delay", int32(1000)), "scheduled")

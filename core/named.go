@@ -17,12 +17,11 @@ const (
 
 // Bounds of a named session.
 const (
-	keyBytesMax     = 1024    // of the key, the process and the address
-	formerMax       = 256     // processes that are refused; an older one is forgotten
-	takeoversMax    = 8       // that are remembered
-	takeoversStorm  = 3       // of a connection that still answered, within takeoverWindow: it is contended
-	gapTags         = 1 << 32 // that delivery tags jump by at a promotion
-	generationShift = epochCounterBits
+	keyBytesMax    = 1024    // of the key, the process and the address
+	formerMax      = 256     // processes that are refused; an older one is forgotten
+	takeoversMax   = 8       // that are remembered
+	takeoversStorm = 3       // of a connection that still answered, within takeoverWindow: it is contended
+	gapTags        = 1 << 32 // that delivery tags jump by at a promotion
 )
 
 // terms are what a named session has beside an anonymous one.
@@ -159,7 +158,7 @@ func (m *Machine) promoteSessions(generation uint64) {
 		if s.gone { // it had no expiry
 			continue
 		}
-		s.Epoch = generation << generationShift
+		s.Epoch = generation << epochCounterBits
 		s.Left = 0
 		m.touch(s)
 		for _, h := range s.channels {

@@ -30,7 +30,7 @@ func TestAPromotionDetachesNamedSessionsUnderANewGenerationAndEndsOthers(t *test
 		t.Error("an anonymous session is still there")
 	}
 	s := m.session[1]
-	if s.attached() || s.inFlight() != flight || s.Epoch != 3<<generationShift || s.expires() != 0 {
+	if s.attached() || s.inFlight() != flight || s.Epoch != 3<<epochCounterBits || s.expires() != 0 {
 		t.Errorf("session is %+v, want it detached with %d in flight", s.sessionRow, flight)
 	}
 	if s.channels[0].LastTag <= tag || s.channels[0].LastTag >= lastTagMax {

@@ -201,7 +201,7 @@ func (w *walk) revive(h *modelChannel) {
 }
 
 func (w *walk) recover(h *modelChannel) {
-	for _, tag := range slices.Sorted(maps.Keys(h.flight)) {
+	for _, tag := range inTurn(slices.Sorted(maps.Keys(h.flight)), entry.Released) {
 		if !h.flight[tag].noAck {
 			if !h.gathered(tag) {
 				w.m.end(h, tag, entry.Released)

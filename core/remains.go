@@ -156,6 +156,9 @@ func (v *vhost) remainsIn(queue, lane, chunk uint32) *remains {
 // linkRemains ends the loading of what was set aside.
 func (m *Machine) linkRemains(v *vhost) error {
 	for _, x := range v.remains {
+		if q := v.queue[x.Queue]; q != nil && q.ready.has(int(x.Lane)) {
+			q.ready.lane(int(x.Lane)).Behind(x.Last)
+		}
 		if x.list.Loaded(x.First); x.list.First() != x.First {
 			return fmt.Errorf("%w: remains of queue %d in vhost '%s' have a first message %d, their chunks another", ErrRow, x.Queue, v.Name, x.First)
 		}

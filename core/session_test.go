@@ -302,15 +302,60 @@ func TestAPromotionKeepsNamedSessions(t *testing.T) {
 	}
 }
 
-func TestADetachedSessionIsHeldByItsUserButHasNoOpenChannels(t *testing.T) {
+func TestADetachedSessionIsNoConnectionOfItsUser(t *testing.T) {
 	d := named(t)
 	fill(d, 1, "x")
 	d.Batch(1, &entry.Get{Ref: ref, Queue: "q"})
 	if sessions, channels := d.Machine.HeldBy("", 99); sessions != 1 || channels != 1 {
 		t.Errorf("attached: %d sessions, %d channels", sessions, channels)
 	}
+	d.Batch(1, &entry.ChannelOpen{Ref: entry.Ref{Session: ref.Session, Epoch: ref.Epoch, Channel: 2}}, &entry.ChannelClose{Ref: ref})
+	if sessions, channels := d.Machine.HeldBy("", 99); sessions != 1 || channels != 1 {
+		t.Errorf("with a channel closed: %d sessions, %d channels", sessions, channels)
+	}
 	d.Batch(1, &entry.Detach{Ref: ref})
-	if sessions, channels := d.Machine.HeldBy("", 99); sessions != 1 || channels != 0 {
+	if sessions, channels := d.Machine.HeldBy("", 99); sessions != 0 || channels != 0 {
 		t.Errorf("detached: %d sessions, %d channels", sessions, channels)
+	}
+}
+
+func TestAskingAgainGivesBackTheWindowOfWhatWasNotWritten(t *testing.T) {
+	d := coretest.New(t)
+	d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v1", Name: "/"})
+	d.Batch(1, &entry.Attach{Vhost: "/", Key: "k", Expiry: 60, KeepInFlight: true})
+	d.Batch(1, &entry.ChannelOpen{Ref: ref}, &entry.QueueDeclare{Ref: ref, Name: "q"}, &entry.Consume{Ref: ref, Queue: "q", Tag: "ct"})
+	fill(d, windowMessages+10, "x")
+	if n := delivered(d.Batch(1, &entry.Recover{Ref: ref})); n != windowMessages {
+		t.Errorf("%d deliveries are sent again, want all %d", n, windowMessages)
+	}
+	if n := delivered(d.Batch(1, &entry.Written{Ref: ref, Tag: windowMessages})); n != 10 {
+		t.Errorf("%d new deliveries once all is written, want the 10 that are left", n)
+	}
+}
+
+// TestNothingIsSentAgainWhileAClusterDrains: but once the hand-over is taken back.
+func TestNothingIsSentAgainWhileAClusterDrains(t *testing.T) {
+	d := named(t)
+	d.Batch(1, publish("x"), publish("y"), &entry.Consume{Ref: ref, Queue: "q", Tag: "ct"})
+	d.Control(&entry.LinkDrain{Cluster: coretest.SourceCluster, Switch: "s", Millis: 10_000})
+	ref := attached(d)
+	if n := delivered(d.Batch(1, &entry.Consume{Ref: ref, Queue: "q", Tag: "ct"}, &entry.Settle{Ref: ref, First: 1, Last: 1})); n != 0 {
+		t.Errorf("%d deliveries while the cluster drains", n)
+	}
+	if fx := only(d.Control(&entry.LinkFenceCancel{Cluster: coretest.SourceCluster, Switch: "s"}), core.EffectDelivered); len(fx) != 1 || fx[0].Tag != 2 || !fx[0].Redelivered {
+		t.Errorf("afterwards come %+v, want delivery 2", fx)
+	}
+}
+
+// TestARefusalReachesASessionWhoseChannelIsParked: what the node did not let through may be what would have opened it.
+func TestARefusalReachesASessionWhoseChannelIsParked(t *testing.T) {
+	d := named(t)
+	fill(d, 1, "x")
+	d.Batch(1, &entry.Get{Ref: ref, Queue: "q"})
+	e := only(d.Batch(1, &entry.Attach{Vhost: "/", Key: "k", Expiry: 60}), core.EffectAttached)[0]
+	parked := entry.Ref{Session: e.Session, Epoch: e.Epoch, Channel: 1}
+	fx := only(d.Batch(1, &entry.Refuse{Ref: parked, Command: entry.KindChannelOpen, Code: uint8(core.CodeNotAllowed), Text: "limit"}), core.EffectRefused)
+	if len(fx) != 1 || fx[0].Text != "limit" {
+		t.Errorf("refused with %+v", fx)
 	}
 }

@@ -118,6 +118,9 @@ type vhost struct {
 	lastQueue     *queue
 	lastConsumer  *consumer
 	lastExchange  *exchange
+	counted       []*Counters // by node, in no order
+	buried        [len(reasonNames)]uint64
+	arrived       uint64                  // of the dead letters
 	sessions      int                     // of any kind
 	byKey         map[sessionKey]*session // the named ones
 	namedOf       map[string]uint32       // named sessions per user
@@ -163,8 +166,9 @@ type exchange struct {
 	meta
 	exchangeRow
 	configured       bool
-	policy, operator *policy    // that count for it
-	at               int        // in vhost.exchanges
+	policy, operator *policy // that count for it
+	at               int     // in vhost.exchanges
+	counters         ExchangeCounters
 	from             []*binding // it is the source; in no order
 	to               []*binding // it is the destination; in no order
 }
@@ -253,6 +257,7 @@ type queue struct {
 	exclusive        *consumer // the one that asked to be alone
 	bindings         []*binding
 	waiting          bool // on Machine.waiting
+	counters         QueueCounters
 }
 
 func (q *queue) timing() *timer { return &q.timer }
@@ -366,6 +371,7 @@ type session struct {
 	publishers []*publisher
 	lastUsed   *channel
 	lastEffect int // place of its newest effect in Effects.List
+	counted    *Counters
 }
 
 func (s *session) key(dst []byte) []byte { return keyOf(dst, tableSession, s.ID) }
@@ -410,6 +416,7 @@ type channel struct {
 	meta
 	channelRow
 	timer     timer
+	publishes bool // it has published
 	session   *session
 	flight    ledger.Ledger
 	consumers []*consumer // by number

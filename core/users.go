@@ -206,10 +206,11 @@ func (m *Machine) TopicPermissions() []TopicPermissionInfo {
 	return list
 }
 
-// HeldBy counts a user's sessions and their channels in this group, those of one node left out.
+// HeldBy counts a user's attached sessions and their open channels in this group, those of one node left out. Detached ones
+// have no connection that could be one too many: a client must not be kept from its own session by it.
 func (m *Machine) HeldBy(user string, exceptNode uint64) (sessions, channels int) {
 	m.eachSession(func(s *session) {
-		if s.User != user || s.Node == exceptNode {
+		if s.User != user || !s.attached() || s.Node == exceptNode {
 			return
 		}
 		sessions++

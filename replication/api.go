@@ -86,6 +86,8 @@ type Status struct {
 	Standby     bool              `json:"standby,omitempty"`  // the group originates nothing
 	Position    uint64            `json:"position,omitempty"` // of a standby: the source's entry replayed last
 	Error       string            `json:"error,omitempty"`    // why the group stopped
+	// CommitLatency is how long the newest of this node's batches took until it was applied here; 0 where none was yet.
+	CommitLatency time.Duration `json:"commit_latency"`
 	// SilentMillis is how long this node has heard of no leader, to a tick: 0 while it leads.
 	SilentMillis int64 `json:"silent_ms"`
 }

@@ -226,6 +226,7 @@ func TestTheLogIsKeptForAStandby(t *testing.T) {
 	if err := m.group().Submit(simtest.Settle(), 1); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "applied", func() bool { return m.machine.Count() == 40 })
 	eventually(t, "the log is longer because of the hold", func() bool {
 		h := m.node.Holds()
 		return len(h) == 1 && h[0].State == replication.HoldExtended && h[0].Holding && h[0].Held > 300<<10

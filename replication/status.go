@@ -23,6 +23,7 @@ func (g *Group) Status() Status {
 	g.statusLock.Unlock()
 	s.FirstIndex, _ = g.log.FirstIndex()
 	s.LastIndex, _ = g.log.LastIndex()
+	s.CommitLatency = time.Duration(g.submits.latency.Load())
 	return s
 }
 

@@ -3,6 +3,7 @@ package replication
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +28,7 @@ type batch struct {
 	seq      uint64
 	commands []byte
 	n        int
+	sealed   time.Time
 }
 
 // submitter gathers the commands of one node for one group into batches. Submit may be called from any goroutine; the
@@ -50,6 +52,8 @@ type submitter struct {
 	bytes       int     // of all commands unapplied
 	woken       bool
 	free        [][]byte
+
+	latency atomic.Int64 // of the newest batch seen applied: nanoseconds since it was sealed
 }
 
 func newSubmitter(wake func()) *submitter {
@@ -119,7 +123,7 @@ func (s *submitter) rouse() {
 
 func (s *submitter) seal() {
 	s.seq++
-	s.sealed = append(s.sealed, batch{seq: s.seq, commands: s.open, n: s.openN})
+	s.sealed = append(s.sealed, batch{seq: s.seq, commands: s.open, n: s.openN, sealed: time.Now()})
 	size := len(s.open)
 	s.open, s.openN, s.urgent = nil, 0, false
 	if n := len(s.free); n > 0 {
@@ -148,6 +152,7 @@ func (s *submitter) applied(done []batch, reuse bool) {
 	if len(done) == 0 {
 		return
 	}
+	s.latency.Store(int64(time.Since(done[len(done)-1].sealed)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range done {

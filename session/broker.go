@@ -94,16 +94,13 @@ type Broker struct {
 	Stats  Stats
 }
 
-// Stats count since the node's start.
-type Stats struct {
-	Attached, Confirmed, Nacked, Returned, Delivered, DeliveredNoAck, Redelivered, Got, GotEmpty atomic.Uint64
-}
+// Stats count since the node's start; what passes through the machines they count themselves (core.Counters).
+type Stats struct{ Attached atomic.Uint64 }
 
 type group struct {
 	node      uint64
 	submitter Submitter
 	contents  Contents
-	stats     *Stats
 
 	mu         sync.Mutex
 	registered bool
@@ -138,7 +135,7 @@ func New(o Options) *Broker {
 	}
 	for id, s := range o.Submit {
 		b.groups[id] = &group{
-			node: o.Node, submitter: s, contents: o.Contents[id], stats: &b.Stats, reason: "node is starting",
+			node: o.Node, submitter: s, contents: o.Contents[id], reason: "node is starting",
 			attaching: map[uint64]*attempt{}, sessions: map[uint64]*Session{},
 		}
 	}
@@ -335,7 +332,6 @@ func (b *Broker) Dispatch(id uint64, fx *core.Effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var s *Session // of the event before: events come in runs
-	var n counts
 	for i := range fx.List {
 		e := &fx.List[i]
 		switch e.Kind {
@@ -365,7 +361,6 @@ func (b *Broker) Dispatch(id uint64, fx *core.Effects) {
 		if e.Kind == core.EffectConsumerCancelled {
 			s.reading.remove(e.Channel, e.Name)
 		}
-		n.count(e)
 		if len(s.pending) == 0 {
 			g.touched = append(g.touched, s)
 			s.pending = g.takeSpare()
@@ -377,7 +372,6 @@ func (b *Broker) Dispatch(id uint64, fx *core.Effects) {
 		g.touched[i] = nil
 	}
 	g.touched = g.touched[:0]
-	n.add(g.stats)
 }
 
 // Bounds of what the group keeps for the next round: slices, and events in each.
@@ -441,42 +435,4 @@ func (g *group) refused(e *Event) {
 		delete(g.attaching, e.Request)
 		try.answer <- &Error{Code: e.Code, Text: e.Text}
 	}
-}
-
-// counts gathers a round's statistics, so that the shared counters are touched once per round.
-type counts struct{ confirmed, nacked, returned, delivered, noAck, redelivered, got, empty uint64 }
-
-func (n *counts) count(e *Event) {
-	switch e.Kind {
-	case core.EffectConfirmed:
-		n.confirmed += uint64(e.Count)
-	case core.EffectNacked:
-		n.nacked += uint64(e.Count)
-	case core.EffectReturned:
-		n.returned++
-	case core.EffectGot:
-		n.got++
-	case core.EffectGetEmpty:
-		n.empty++
-	case core.EffectDelivered:
-		if e.NoAck {
-			n.noAck++
-		} else {
-			n.delivered++
-		}
-		if e.Redelivered {
-			n.redelivered++
-		}
-	}
-}
-
-func (n *counts) add(s *Stats) {
-	s.Confirmed.Add(n.confirmed)
-	s.Nacked.Add(n.nacked)
-	s.Returned.Add(n.returned)
-	s.Delivered.Add(n.delivered)
-	s.DeliveredNoAck.Add(n.noAck)
-	s.Redelivered.Add(n.redelivered)
-	s.Got.Add(n.got)
-	s.GotEmpty.Add(n.empty)
 }

@@ -174,9 +174,6 @@ func TestEventsComeInOrderToTheirSession(t *testing.T) {
 			t.Fatalf("got %d and %d events", len(one.events), len(two.events))
 		}
 	}
-	if n := b.Stats.Delivered.Load(); n != 20 {
-		t.Fatalf("counted %d deliveries", n)
-	}
 }
 
 func TestUnregisteredClosesSessionsAndAttempts(t *testing.T) {

@@ -6,6 +6,10 @@
 // keeps what only this connection can know: the handshake, the content being assembled, names that it generated, and
 // which confirm number comes next.
 //
+// A connection whose client names its session goes on where another one ended. What that leaves to the endpoint is what only a
+// connection knows: which tags were written on it, what a queue that the client left unnamed is called, and what the client is
+// told of the session (status.go, announce.go).
+//
 // It is made of two machines without I/O, and a driver:
 //
 //	receiver   frames in, commands and notices out; belongs to the reading goroutine

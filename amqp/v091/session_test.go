@@ -233,3 +233,47 @@ func TestDeliveriesCarryTheirNumberWhereASessionAsksForIt(t *testing.T) {
 		t.Errorf("got %q, want %q", got, wanted)
 	}
 }
+
+func TestABoundQueueIsToldOnceTheBindingIsThere(t *testing.T) {
+	for _, c := range []struct{ exchange, key, parts string }{
+		{"amq.session", "hosts", `x-session-hosts a:1,b:2 ["a:1","b:2"]`},
+		{"amq.failover", "any", "amq.failover amqp:tcp:a:1 amqp:tcp:b:2"},
+		{"amq.qpid", "cluster", "amq.failover amqp:tcp:a:1"},
+		{"amq.session", "generation", "x-session-generation 2"},
+	} {
+		g := named(t, session.Grant{}, 1)
+		g.in(frame(1, &wire.QueueBind{Queue: "before", Exchange: "e"}), frame(1, &wire.QueueBind{Queue: "q", Exchange: c.exchange, RoutingKey: c.key}))
+		bound := reply(1, entry.KindQueueBind)
+		bound.Epoch = 2<<40 | 1
+		g.tell(bound)
+		want(t, "told after another binding", g.announced)
+		want(t, "bound", g.tell(bound), "1 QueueBindOk")
+		if len(g.announced) != 1 || !strings.HasPrefix(g.announced[0], "q ") {
+			t.Fatalf("%s: told %q", c.exchange, g.announced)
+		}
+		for _, part := range strings.Fields(c.parts) {
+			if !strings.Contains(g.announced[0], part) {
+				t.Errorf("%s %s: no %s in %s", c.exchange, c.key, part, g.announced[0])
+			}
+		}
+	}
+}
+
+func TestAQueueIsToldOfTheSessionThatBoundIt(t *testing.T) {
+	g := named(t, session.Grant{}, 1)
+	g.in(frame(1, &wire.QueueBind{Queue: "q", Exchange: "amq.session", RoutingKey: "session", NoWait: true}))
+	want(t, "commands", g.commands(), `QueueBind Channel=1 Destination="q" Source="amq.session" Key="session"`, "SessionStatus Channel=1")
+	want(t, "back", g.tell(reply(1, entry.KindQueueBind), status(1)))
+	if len(g.announced) != 1 || !strings.Contains(g.announced[0], "resumed") || !strings.Contains(g.announced[0], `"in_flight":[7,8,9]`) {
+		t.Errorf("told %q", g.announced)
+	}
+}
+
+func TestABindingThatIsRefusedTellsNobody(t *testing.T) {
+	g := named(t, session.Grant{}, 1)
+	g.in(frame(1, &wire.QueueBind{Queue: "q", Exchange: "amq.session", RoutingKey: "hosts"}))
+	g.tell(refused404(1))
+	g.in(frame(1, &wire.ChannelCloseOk{}), frame(1, &wire.ChannelOpen{}), frame(1, &wire.QueueBind{Queue: "mine", Exchange: "e"}))
+	g.tell(reply(1, entry.KindChannelOpen), reply(1, entry.KindQueueBind))
+	want(t, "told", g.announced)
+}

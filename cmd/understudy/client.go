@@ -101,7 +101,10 @@ func (c *client) request(ctx context.Context, method, path string, body any) (*h
 
 func refused(status string, body []byte) error {
 	var e api.Error
-	if json.Unmarshal(body, &e) == nil && e.Reason != "" {
+	if json.Unmarshal(body, &e) == nil && len(e.Faults) > 0 {
+		return fmt.Errorf("%s:\n%s", strings.ToLower(status), strings.Join(e.Faults, "\n"))
+	}
+	if e.Reason != "" {
 		return fmt.Errorf("%s: %s", strings.ToLower(status), e.Reason)
 	}
 	return fmt.Errorf("the node answered %s", status)

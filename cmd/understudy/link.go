@@ -24,7 +24,7 @@ func linkCommand() *cobra.Command {
 runs should hand over (understudy link switchover), which loses nothing. Any node of the standby may be asked, any number
 of times. The answer comes once clients are served, and says what may be missing. The former source is fenced as soon as
 it can be reached.`
-	return group("link", "The standby link: a second cluster that takes over", status, promote, switchoverCommand())
+	return group("link", "The standby link: a second cluster that takes over", status, promote, switchoverCommand(), rejoinCommand(), lostTailCommand())
 }
 
 func switchoverCommand() *cobra.Command {

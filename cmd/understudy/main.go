@@ -49,7 +49,7 @@ func root() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see understudy help %s)", err, cmd.Name())}
 	})
-	cmd.AddCommand(serveCommand(), statusCommand(), membersCommand(), linkCommand(), fingerprintCommand())
+	cmd.AddCommand(serveCommand(), statusCommand(), membersCommand(), linkCommand(), demoCommand(), fingerprintCommand())
 	cmd.AddCommand(listCommands()...)
 	cmd.AddCommand(accountCommands()...)
 	cmd.AddCommand(sessionsCommand(), policiesCommand())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/understudy-mq/understudy/cmd/internal/alarm"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
+	"github.com/understudy-mq/understudy/cmd/internal/definitions"
 	"github.com/understudy-mq/understudy/cmd/internal/node"
 	"github.com/understudy-mq/understudy/cmd/internal/telemetry"
 )
@@ -72,9 +73,10 @@ func serve(cfg config.Config) error {
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	starting, giveUp := context.WithCancel(context.Background())
-	defer giveUp()
-	n, err := node.Start(starting, node.Options{Config: cfg, Version: version, Logger: logger, Fatal: fatal(logger)})
+	n, err := start(cfg, logger, signals)
+	if errors.As(err, new(definitions.Faults)) {
+		return usageError{err}
+	}
 	if err != nil {
 		return err
 	}
@@ -85,6 +87,23 @@ func serve(cfg config.Config) error {
 	case <-signals:
 	}
 	return drain(n, cfg, signals, logger)
+}
+
+// start starts a node. A signal ends the attempt, which may be a long one (joining a cluster, a seed).
+func start(cfg config.Config, logger *slog.Logger, signals chan os.Signal) (*node.Node, error) {
+	ctx, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	started := make(chan struct{})
+	defer close(started)
+	go func() {
+		select {
+		case s := <-signals:
+			giveUp()
+			signals <- s // once more, for a node that came up all the same
+		case <-started:
+		}
+	}()
+	return node.Start(ctx, node.Options{Config: cfg, Version: version, Logger: logger, Fatal: fatal(logger)})
 }
 
 // fatal ends the process: going on after a failed fsync could lose what was confirmed.

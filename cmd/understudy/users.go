@@ -16,7 +16,7 @@ import (
 // accountCommands are the verbs about who may do what.
 func accountCommands() []*cobra.Command {
 	return []*cobra.Command{
-		vhostsCommand(),
+		vhostsCommand(), definitionsCommand(),
 		group("users", "Users", listVerb("List users", "/api/users", []string{"NAME", "TAGS", "LIMITS"},
 			func(u api.User) []any { return []any{u.Name, strings.Join(u.Tags, ","), limitsText(u.Limits)} }),
 			verb("add NAME PASSWORD [TAG...]", "Add a user; - reads the password from the input", cobra.MinimumNArgs(2), addUser),

@@ -195,6 +195,7 @@ func (g *Group) Round() {
 
 // resetEffects forgets the effects, and lets go of the entries that they point into.
 func (g *Group) resetEffects() {
+	g.fx.Linked = false
 	if cap(g.fx.List) > effectsKept {
 		g.fx.List = nil
 		return

@@ -273,7 +273,7 @@ func (g *Group) become(m machine, state stateMeta) {
 	m.SetFloor(floor)
 	g.machineMu.Unlock()
 	g.evac = nil
-	g.fx.List = nil
+	g.fx.List, g.fx.Linked = nil, false
 	g.where.Store(&place{generation: state.generation, floor: floor})
 	g.marks.Lock()
 	g.applied, g.durable, g.conf = state.mark(), state.mark(), state.conf

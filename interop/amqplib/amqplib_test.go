@@ -27,8 +27,17 @@ func TestEveryPartOfTheProtocolWithAmqplib(t *testing.T) { client(t).Basics(t, p
 
 func TestNodeKilledUnderAmqplib(t *testing.T) { client(t).Failover(t) }
 
-func TestNodeKilledUnderAmqpConnectionManager(t *testing.T) {
+func TestNodeKilledUnderAmqpConnectionManager(t *testing.T) { variant(t, "managed").Failover(t) }
+
+// variant runs the programs whose files have the prefix.
+func variant(t *testing.T, prefix string) programs.Client {
+	t.Helper()
 	plain := client(t)
-	managed := programs.Client(func(program string, args ...string) *exec.Cmd { return plain("managed-"+program, args...) })
-	managed.Failover(t)
+	return func(program string, args ...string) *exec.Cmd { return plain(prefix+"-"+program, args...) }
+}
+
+func TestSessionOutlivesTwoNodesUnderAmqplib(t *testing.T) { client(t).Session(t) }
+
+func TestSessionOutlivesTwoNodesUnderAmqplibsOwnRecovery(t *testing.T) {
+	variant(t, "recovering").Session(t)
 }

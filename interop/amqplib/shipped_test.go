@@ -1,6 +1,7 @@
 package amqplib
 
 import (
+	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/programs"
@@ -32,7 +34,9 @@ func TestShippedTestsOfAmqplibPass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("node", append([]string{"--test", "--test-concurrency=1", "--test-timeout=60000", "--test-reporter=tap"}, files...)...)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", append([]string{"--test", "--test-concurrency=1", "--test-reporter=tap"}, files...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(modules, "node_modules"), "URL="+node.URL())
 	out, err := cmd.CombinedOutput()

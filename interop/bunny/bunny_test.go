@@ -23,3 +23,5 @@ func TestEveryPartOfTheProtocolWithBunny(t *testing.T) {
 }
 
 func TestNodeKilledUnderBunny(t *testing.T) { programs.Client(client).Failover(t) }
+
+func TestSessionOutlivesTwoNodesUnderBunny(t *testing.T) { programs.Client(client).Session(t) }

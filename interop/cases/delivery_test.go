@@ -2,6 +2,7 @@ package cases
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -226,6 +227,51 @@ func TestC10SingleActiveConsumerIsReplacedWhenItGoes(t *testing.T) {
 	must(t, other.Close())
 	c.delivery("1")
 	c.delivery("2")
+}
+
+func TestC10ConsumerOfHigherPriorityMakesNoSecondActiveOne(t *testing.T) {
+	c, other := connect(t), connect(t)
+	q := c.queue(table{"x-single-active-consumer": true})
+	c.consume(q, "first")
+	other.call(1, "basic.consume-ok higher", "basic.consume", q, "higher", false, false, false, false, table{"x-priority": 10})
+	c.publish("", q, "1")
+	c.publish("", q, "2")
+	c.delivery("1")
+	c.delivery("2")
+	other.ready(q) // nothing came to it
+	c.call(1, "basic.cancel-ok first", "basic.cancel", "first")
+	c.publish("", q, "3")
+	other.delivery("3")
+}
+
+func TestS5MessagesOfAConsumerThatRequeuesAndCancelsAtOnceAreThere(t *testing.T) {
+	c := connect(t)
+	for _, kind := range []string{"classic", "quorum"} {
+		q := c.queue(table{"x-queue-type": kind})
+		for _, body := range numbers(1, 3) {
+			c.publishWith("", q, props{DeliveryMode: 2}, body)
+		}
+		c.call(1, "basic.qos-ok", "basic.qos", 0, 3)
+		c.consume(q, kind)
+		var last uint64
+		for _, body := range numbers(1, 3) {
+			last = tag(c.delivery(body))
+		}
+		requeues := rawclient.AppendCall(nil, 1, "basic.nack", last, true, true)
+		c.write(rawclient.AppendCall(requeues, 1, "basic.cancel", kind)) // in one packet
+		for e := c.next(); e.Name != "basic.cancel-ok"; e = c.next() {
+			if e.Name != "basic.deliver" { // again, before the cancel is heard of
+				t.Fatalf("got %s", e)
+			}
+		}
+		c.send(1, "basic.nack", 0, true, true)
+		c.awaitReady(q, 3)
+		bodies := c.bodies(q)
+		slices.Sort(bodies)
+		if !slices.Equal(bodies, numbers(1, 3)) {
+			t.Fatalf("%s: got %q", kind, bodies)
+		}
+	}
 }
 
 func TestC11AutoDeleteQueueGoesWithItsLastConsumerOnly(t *testing.T) {

@@ -26,6 +26,16 @@ var differences = map[string]difference{
 		rabbitmq: "connection.close 501 FRAME_ERROR - Malformed UTF-8 in shortstr",
 		reason:   "listings, logs and the HTTP API show names, so that such a one is refused; the frame is well formed and the connection need not end",
 	},
+	"A25 passive declare without any permission": {
+		ours:     "channel.close 403 ACCESS_REFUSED - configure access to queue ",
+		rabbitmq: "queue.declare-ok",
+		reason:   "who may do nothing with a queue does not learn how many messages are in it; RabbitMQ asks for a permission from 4.2.6 on",
+	},
+	"A25 text of a refusal": {
+		ours:     "403 ACCESS_REFUSED - configure access to queue '",
+		rabbitmq: "403 ACCESS_REFUSED - access to queue '",
+		reason:   "the text names the permission that is missing, as later versions of RabbitMQ have it",
+	},
 	"B5 frame_max of 100": {
 		ours:     "connection.close 530 NOT_ALLOWED - negotiated frame_max = 100 is lower than the minimum allowed value (4096)",
 		rabbitmq: "end",

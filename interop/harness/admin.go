@@ -73,6 +73,12 @@ func (n *Node) Do(ctx context.Context, method, path string, body io.Reader) ([]b
 	return answer, nil
 }
 
+// Put sends a JSON body to the admin API as guest.
+func (n *Node) Put(ctx context.Context, path, body string) error {
+	_, err := n.Do(ctx, http.MethodPut, path, strings.NewReader(body))
+	return err
+}
+
 // Groups are the raft groups as this node sees them, by group id.
 func (n *Node) Groups(ctx context.Context) (map[uint64]Group, error) {
 	var rows []Group

@@ -23,6 +23,10 @@ type Options struct {
 	Direct bool // no proxies between nodes: for measurements
 	// Spare nodes get ports, a data folder and proxies but are not members and are not started.
 	Spare int
+	// LinkTokens is a file of tokens with which standbys may read and fence the cluster; "" for none.
+	LinkTokens string
+	// NodeArgs are further arguments of one node; may be nil.
+	NodeArgs func(n *Node) []string
 }
 
 // Cluster is a set of nodes and the network between them.
@@ -65,10 +69,12 @@ func New(t testing.TB, o Options) *Cluster {
 	c := &Cluster{t: t, dir: dir, opts: o, proxies: map[pair]*proxy{}, gates: map[pair]*gate{}}
 	t.Cleanup(c.Stop)
 	binary := Binary(t)
-	ports := freePorts(t, 3*(o.Nodes+o.Spare))
+	ports := freePorts(t, 4*(o.Nodes+o.Spare))
 	for i := range o.Nodes + o.Spare {
 		name := filepath.Join(dir, fmt.Sprintf("node%d", i+1))
-		c.nodes = append(c.nodes, &Node{ID: i + 1, AMQP: ports[3*i], Admin: ports[3*i+1], Peer: ports[3*i+2], Data: name, Log: name + ".log"})
+		c.nodes = append(c.nodes, &Node{
+			ID: i + 1, AMQP: ports[4*i], Admin: ports[4*i+1], Peer: ports[4*i+2], Link: ports[4*i+3], Data: name, Log: name + ".log",
+		})
 	}
 	c.connect()
 	for _, n := range c.nodes {
@@ -112,7 +118,14 @@ func (c *Cluster) serve(binary string, n *Node) []string {
 		}
 		argv = append(argv, "--cluster", strings.Join(members, ","))
 	}
-	return append(argv, c.opts.Args...)
+	if c.opts.LinkTokens != "" {
+		argv = append(argv, "--link", n.Link, "--link-serve-token-file", c.opts.LinkTokens, "--link-fence-token-file", c.opts.LinkTokens)
+	}
+	argv = append(argv, c.opts.Args...)
+	if c.opts.NodeArgs != nil {
+		argv = append(argv, c.opts.NodeArgs(n)...)
+	}
+	return argv
 }
 
 // PeerAddress is where node from finds node to: its proxy to it.

@@ -22,6 +22,7 @@ type Node struct {
 	AMQP  string // host:port
 	Admin string // host:port
 	Peer  string // host:port, the real one, behind the proxies
+	Link  string // host:port, likewise
 	Data  string // data folder
 	Log   string // file with everything it has printed
 

@@ -67,3 +67,7 @@ func TestNodeKilledUnderSpringsListenerContainer(t *testing.T) {
 	spring := programs.Client(func(program string, args ...string) *exec.Cmd { return plain("spring-"+program, args...) })
 	spring.Failover(t)
 }
+
+func TestSessionOutlivesTwoNodesUnderTheJavaClientsAutomaticRecovery(t *testing.T) {
+	client(t).Session(t)
+}

@@ -23,3 +23,5 @@ func TestEveryPartOfTheProtocolWithPhpAmqplib(t *testing.T) {
 }
 
 func TestNodeKilledUnderPhpAmqplib(t *testing.T) { programs.Client(client).Failover(t) }
+
+func TestSessionOutlivesTwoNodesUnderPhpAmqplib(t *testing.T) { programs.Client(client).Session(t) }

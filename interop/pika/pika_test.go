@@ -22,3 +22,5 @@ func TestTutorialsWithPika(t *testing.T) { client(t).Tutorials(t, programs.Broke
 func TestEveryPartOfTheProtocolWithPika(t *testing.T) { client(t).Basics(t, programs.Broker(t), "d") }
 
 func TestNodeKilledUnderPika(t *testing.T) { client(t).Failover(t) }
+
+func TestSessionOutlivesTwoNodesUnderPika(t *testing.T) { client(t).Session(t) }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 )
@@ -69,24 +68,12 @@ func Addresses(t testing.TB, c *harness.Cluster) []string {
 	}
 }
 
-// KillAttached kills the node with the most client connections and answers it.
-func KillAttached(t testing.TB, c *harness.Cluster) *harness.Node {
+// KillAttached kills the node with the most client connections, but for those named, and answers it.
+func KillAttached(t testing.TB, c *harness.Cluster, but ...*harness.Node) *harness.Node {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
 	most, attached := 0, (*harness.Node)(nil)
 	for _, n := range c.Running() {
-		var rows []struct{ Node string }
-		if err := n.Get(ctx, "/api/connections", &rows); err != nil {
-			t.Fatal(err)
-		}
-		own := 0
-		for _, r := range rows {
-			if r.Node == fmt.Sprintf("understudy@%d", n.ID) {
-				own++
-			}
-		}
-		if own > most {
+		if own := clients(t, n); own > most && !slices.Contains(but, n) {
 			most, attached = own, n
 		}
 	}
@@ -95,6 +82,22 @@ func KillAttached(t testing.TB, c *harness.Cluster) *harness.Node {
 	}
 	attached.Kill9()
 	return attached
+}
+
+// clients counts the connections of a node.
+func clients(t testing.TB, n *harness.Node) int {
+	t.Helper()
+	var rows []struct{ Node string }
+	if err := harness.Await(patience, func(ctx context.Context) error { return n.Get(ctx, "/api/connections", &rows) }); err != nil {
+		t.Fatal(err)
+	}
+	own := 0
+	for _, r := range rows {
+		if r.Node == fmt.Sprintf("understudy@%d", n.ID) {
+			own++
+		}
+	}
+	return own
 }
 
 // awaitEmpty waits until the queue holds nothing, neither ready nor unacknowledged.

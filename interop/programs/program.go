@@ -26,6 +26,7 @@ type Program struct {
 	name  string
 	lines chan string
 	said  []string
+	ahead []string // deliveries told of before what was waited for
 }
 
 // Start starts the family's program with the environment variables (KEY=VALUE) added. It is killed when the test ends.

@@ -75,6 +75,12 @@ func (d *door) serve(near net.Conn) {
 	d.mu.Unlock()
 }
 
+func (d *door) connections() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.open) / 2
+}
+
 // cut cuts every connection; new ones are let in.
 func (d *door) cut() (connections int) {
 	d.mu.Lock()

@@ -120,6 +120,119 @@ func nodeOf(c *harness.Cluster, url string) *harness.Node {
 	return members[slices.IndexFunc(members, func(n *harness.Node) bool { return n.URL() == url })]
 }
 
+// TestASessionGoesOnAtANodeThatCameBackBySnapshot: the node was down while the others dropped the log that it would need. (In the
+// short run they have not: it catches up from the log.)
+func TestASessionGoesOnAtANodeThatCameBackBySnapshot(t *testing.T) {
+	megabytes := 8
+	if *long {
+		megabytes = 500
+	}
+	c := harness.Start(t, harness.Options{Nodes: 3})
+	uncut := newTalk(c, 0, nil)
+	if err := uncut.conversation(); err != nil {
+		t.Fatal(err)
+	}
+	group, err := c.BusiestGroup(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader, _, err := c.WaitLeader(group, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim := leader%3 + 1
+	k := newTalk(c, victim-1, table{"x-session-expiry": "600"})
+	k.before = func(step int) {
+		if step != 14 { // deliveries are in flight, and publishes are known
+			return
+		}
+		had := c.Applied(t.Context(), victim, group)
+		c.Node(victim).Kill9()
+		if err := pass(c.Node(leader).URL(), megabytes); err != nil {
+			t.Fatal(err)
+		}
+		if *long {
+			if err := logBegins(c, leader, group, had); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Node(victim).Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.WaitReady(2 * time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		k.dials = 0 // go on at the node that came back
+	}
+	if err := k.conversation(); err != nil || !slices.Equal(k.told(), uncut.told()) {
+		t.Errorf("%v\n%s", err, difference(k.told(), uncut.told()))
+	}
+	want(t, "connections after the first", k.resumed, 1)
+	if err := c.Fingerprints(30 * time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+// pass publishes and consumes so much.
+func pass(url string, megabytes int) error {
+	const bodyBytes, burst = 16 << 10, 64
+	in, err := rawclient.Dial(url)
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // all is confirmed
+	out, err := rawclient.Dial(url)
+	if err != nil {
+		return err
+	}
+	defer out.Close() //nolint:errcheck // all is acknowledged
+	if err := in.DeclareQueue("passing"); err != nil {
+		return err
+	}
+	p, err := in.Publisher("passing", bodyBytes)
+	if err != nil {
+		return err
+	}
+	if err := out.Consume("passing", 2*burst); err != nil {
+		return err
+	}
+	for range megabytes << 20 / (bodyBytes * burst) {
+		for range burst {
+			if err := p.Publish(); err != nil {
+				return err
+			}
+		}
+		if err := in.Flush(); err != nil {
+			return err
+		}
+		for range burst {
+			d, err := out.Next()
+			if err != nil {
+				return err
+			}
+			out.Ack(d.Tag, false)
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+	}
+	return out.Barrier()
+}
+
+// logBegins waits until the leader's log begins behind what the other had.
+func logBegins(c *harness.Cluster, leader int, group, had uint64) error {
+	return harness.Await(time.Minute, func(ctx context.Context) error {
+		metrics, err := c.Node(leader).Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		if first := uint64(metrics[fmt.Sprintf(`understudy_group_first_index{group="%d"}`, group)]); first <= had+1 {
+			return fmt.Errorf("the leader's log begins at %d, the other had %d: no snapshot is needed", first, had)
+		}
+		return nil
+	})
+}
+
 // outcome is a scenario on a feature that a resumed session must not change: what it answers is the same with interruptions
 // as without.
 type outcome struct {

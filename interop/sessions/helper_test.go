@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,6 +76,112 @@ func consumeInto(c *resume.Consumer, x *seen) error {
 	return nil
 }
 
+// helped is a run of the application on a cluster whose nodes are behind doors.
+type helped struct {
+	t     *testing.T
+	ctx   context.Context
+	c     *harness.Cluster
+	doors []*door
+
+	publishing, consuming *resume.Session
+	consumer              *resume.Consumer
+	consumed              sync.WaitGroup
+	seen                  seen
+	mu                    sync.Mutex
+	published             map[string]int
+}
+
+func newHelped(t *testing.T, ctx context.Context) *helped {
+	t.Helper()
+	h := &helped{t: t, ctx: ctx, c: harness.Start(t, harness.Options{Nodes: 3}), seen: seen{last: map[string]int{}}, published: map[string]int{}}
+	for _, n := range h.c.Members() {
+		d, err := openDoor(n.AMQP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(d.close)
+		h.doors = append(h.doors, d)
+	}
+	h.publishing, h.consuming = h.dial(0), h.dial(1)
+	var err error
+	if h.consumer, err = h.consuming.Consume(ctx, "helped", resume.ConsumeOptions{Prefetch: 30}); err != nil {
+		t.Fatal(err)
+	}
+	h.consumed.Go(func() {
+		if err := consumeInto(h.consumer, &h.seen); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// dial opens a session that tries the doors in turn, from one of them on.
+func (h *helped) dial(first int) *resume.Session {
+	h.t.Helper()
+	var urls []string
+	for i := range h.doors {
+		urls = append(urls, h.doors[(first+i)%len(h.doors)].url())
+	}
+	s, err := resume.Dial(h.ctx, resume.Options{
+		URLs: urls,
+		Setup: func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare("helped", true, false, false, false, nil)
+			return err
+		},
+		Events: func(e resume.Event) { h.t.Logf("%s %s %v", e.Kind, e.Address, e.Err) },
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return s
+}
+
+// publish runs publishers by those names until stop is closed, and answers how many messages are in.
+func (h *helped) publish(stop <-chan struct{}, names ...string) (wait func() int) {
+	var running sync.WaitGroup
+	for _, name := range names {
+		running.Go(func() {
+			n, err := publishUntil(h.ctx, h.publishing, "helped", name, stop)
+			if err != nil {
+				h.t.Error(err)
+			}
+			h.mu.Lock()
+			h.published[name] = n
+			h.mu.Unlock()
+		})
+	}
+	return func() (total int) {
+		running.Wait()
+		for _, n := range h.published {
+			total += n
+		}
+		return total
+	}
+}
+
+// judge waits until all is delivered, and no more than that.
+func (h *helped) judge(total int) {
+	h.t.Helper()
+	err := harness.Await(30*time.Second, func(context.Context) error {
+		h.seen.mu.Lock()
+		defer h.seen.mu.Unlock()
+		if h.seen.total < total && len(h.seen.faults) == 0 {
+			return fmt.Errorf("%d of %d delivered", h.seen.total, total)
+		}
+		return nil
+	})
+	for _, s := range []*resume.Session{h.publishing, h.consuming} {
+		if err := s.Close(h.ctx); err != nil {
+			h.t.Error(err)
+		}
+	}
+	h.consumed.Wait()
+	h.t.Logf("published %v, delivered %v", h.published, h.seen.last)
+	if err != nil || len(h.seen.faults) > 0 || h.seen.total != total {
+		h.t.Errorf("published %d, delivered %d: %v %.10q", total, h.seen.total, err, h.seen.faults)
+	}
+}
+
 // TestHelperPublishesAndDeliversOnceInOrderWhileNodesDie runs publishers and a consumer through session/resume while every two
 // seconds a node is killed or connections are cut.
 func TestHelperPublishesAndDeliversOnceInOrderWhileNodesDie(t *testing.T) {
@@ -85,90 +194,14 @@ func TestHelperPublishesAndDeliversOnceInOrderWhileNodesDie(t *testing.T) {
 		first = uint64(time.Now().Unix())
 	}
 	t.Logf("-seed=%d", first)
-	c := harness.Start(t, harness.Options{Nodes: 3})
-	var urls []string
-	var doors []*door
-	for _, n := range c.Members() {
-		d, err := openDoor(n.AMQP)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(d.close)
-		doors, urls = append(doors, d), append(urls, d.url())
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), length+90*time.Second)
 	defer cancel()
-	var events sync.Map
-	dial := func(first int) *resume.Session {
-		s, err := resume.Dial(ctx, resume.Options{
-			URLs: append(urls[first:len(urls):len(urls)], urls[:first]...),
-			Setup: func(ch *amqp.Channel) error {
-				_, err := ch.QueueDeclare("helped", true, false, false, false, nil)
-				return err
-			},
-			Events: func(e resume.Event) {
-				n, _ := events.LoadOrStore(e.Kind, new(int))
-				*n.(*int)++
-				t.Logf("%s %s %v", e.Kind, e.Address, e.Err)
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	publishing, consuming := dial(0), dial(1)
-	consumer, err := consuming.Consume(ctx, "helped", resume.ConsumeOptions{Prefetch: 30})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := &seen{last: map[string]int{}}
-	var work sync.WaitGroup
-	work.Go(func() {
-		if err := consumeInto(consumer, x); err != nil {
-			t.Error(err)
-		}
-	})
+	h := newHelped(t, ctx)
 	stop := make(chan struct{})
-	var mu sync.Mutex
-	published := map[string]int{}
-	var publishers sync.WaitGroup
-	for _, name := range []string{"a", "b"} {
-		publishers.Go(func() {
-			n, err := publishUntil(ctx, publishing, "helped", name, stop)
-			if err != nil {
-				t.Error(err)
-			}
-			mu.Lock()
-			published[name] = n
-			mu.Unlock()
-		})
-	}
-	disturb(t, ctx, c, doors, length, rand.New(rand.NewPCG(first, 1)))
+	total := h.publish(stop, "a", "b")
+	disturb(t, ctx, h.c, h.doors, length, rand.New(rand.NewPCG(first, 1)))
 	close(stop)
-	publishers.Wait()
-	total := published["a"] + published["b"]
-	err = harness.Await(30*time.Second, func(context.Context) error {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		if x.total < total && len(x.faults) == 0 {
-			return fmt.Errorf("%d of %d delivered", x.total, total)
-		}
-		return nil
-	})
-	x.mu.Lock()
-	t.Logf("published %v, delivered %v", published, x.last)
-	if err != nil || len(x.faults) > 0 || x.total != total {
-		t.Errorf("published %d, delivered %d: %v %.10q", total, x.total, err, x.faults)
-	}
-	x.mu.Unlock()
-	if err := publishing.Close(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := consuming.Close(ctx); err != nil {
-		t.Error(err)
-	}
-	work.Wait()
+	h.judge(total())
 }
 
 // disturb kills a node and starts it again, or cuts connections, every two seconds.
@@ -183,12 +216,14 @@ func disturb(t *testing.T, ctx context.Context, c *harness.Cluster, doors []*doo
 			return
 		case <-tick.C:
 		}
-		i := random.IntN(len(doors))
 		if random.IntN(2) == 0 {
-			t.Logf("cut %d connections of node %d", doors[i].cut(), i+1)
+			i := slices.IndexFunc(doors, func(d *door) bool { return d.connections() > 0 })
+			if i >= 0 { // else they are being made
+				t.Logf("cut %d connections of node %d", doors[i].cut(), i+1)
+			}
 			continue
 		}
-		n := c.Node(i + 1)
+		n := c.Node(random.IntN(len(doors)) + 1)
 		t.Logf("kill node %d", n.ID)
 		n.Kill9()
 		if err := n.Start(); err != nil {
@@ -198,4 +233,36 @@ func disturb(t *testing.T, ctx context.Context, c *harness.Cluster, doors []*doo
 			t.Fatal(err)
 		}
 	}
+}
+
+func TestTheHelpersExampleRuns(t *testing.T) {
+	c := harness.Start(t, harness.Options{Nodes: 3})
+	program := filepath.Join(t.TempDir(), "example")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/understudy-mq/understudy/session/resume/example").CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, append([]string{"-orders", "20000"}, c.URLs()...)...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// Once it is under way, the node that it is connected to is killed.
+	err := harness.Await(30*time.Second, func(ctx context.Context) error {
+		q, err := c.Node(2).Queue(ctx, "example.orders")
+		if err == nil && q.Messages == 0 {
+			err = fmt.Errorf("no order yet")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Node(1).Kill9()
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	hasText(t, "what it prints", out.String(), "attached "+c.Node(1).AMQP, "resumed ", "20000 orders published, 20000 worked off")
 }

@@ -16,7 +16,7 @@ const (
 	stepBytes = 1 << 20 // read from the log at once
 	// gather is how long a reader that has caught up is let wait for more to come, so that a busy source is not asked a
 	// thousand times a second. Not where a confirm waits for it.
-	gather = 5 * time.Millisecond
+	gather = 15 * time.Millisecond
 )
 
 // buffer is an answer's, used again.

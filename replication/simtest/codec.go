@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
+	"hash/crc32"
 
 	"github.com/understudy-mq/understudy/replication"
 )
@@ -42,11 +42,12 @@ func Codec() replication.Codec {
 
 // hashEntry is what an entry counts in the rolling hash of its log.
 func hashEntry(index, term uint64, data []byte) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, index), term))
-	_, _ = h.Write(data)
-	return h.Sum64()
+	const prime = 0x9e3779b97f4a7c15
+	sum := uint64(crc32.Checksum(data, castagnoli))
+	return ((index*prime^term)*prime ^ sum) * prime
 }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Replay encodes an entry of a standby: one of the source's at position, to be applied if that is the next.
 func Replay(position uint64, inner []byte) []byte {

@@ -36,6 +36,7 @@ func (x *Gate) Decide() {
 func (g *group) decide(now time.Time) {
 	g.mu.Lock()
 	g.sample(now)
+	letGo := g.set(now) && len(g.sync) == 0
 	state, standby, why := g.judge(now)
 	changes := (state != g.link.Confirms || standby != g.link.ConfirmsFor) && g.link.Role != core.RoleStandby
 	d := decision{state, standby, now}
@@ -45,6 +46,9 @@ func (g *group) decide(now time.Time) {
 		g.decided = d
 	}
 	g.mu.Unlock()
+	if letGo {
+		g.release(true)
+	}
 	if changes {
 		_ = g.gate.o.Propose(g.id, &entry.LinkGate{Cluster: g.gate.o.Cluster(), Standby: standby, State: state, Text: why})
 	}
@@ -151,14 +155,9 @@ func (x *Gate) Slow() map[string]string {
 func (g *group) slow(slow map[string]string, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.link.Role == core.RoleStandby || g.link.Confirms == entry.GateOff {
-		return
-	}
-	lag := g.lag(now)
 	for _, c := range g.confirms {
-		given := g.link.Confirms == entry.GateDegraded && c.Degrade >= 0
-		if most := time.Duration(c.MaxLag) * time.Millisecond; !given && lag > most {
-			slow[c.Vhost] = fmt.Sprintf("the standby is more than %v behind", most)
+		if g.holds(&c) && g.late(&c, now) {
+			slow[c.Vhost] = fmt.Sprintf("the standby is more than %v behind", time.Duration(c.MaxLag)*time.Millisecond)
 		}
 	}
 }

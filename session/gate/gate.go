@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -105,11 +106,8 @@ func (x *Gate) Dispatch(id uint64, fx *core.Effects) {
 		x.o.Dispatch(id, fx)
 		return
 	}
-	for i := range fx.List {
-		if fx.List[i].Kind == core.EffectLink {
-			g.refresh() // ahead of the run's other effects: at worst one waits that need not
-			break
-		}
+	if fx.Linked {
+		g.refresh() // ahead of the run's other effects: at worst one waits that need not
 	}
 	if !g.on.Load() {
 		x.o.Dispatch(id, fx)
@@ -187,18 +185,19 @@ func (x *Gate) covers(name string, id uint64) (index, system uint64) {
 
 const systemGroup = 0
 
+// Refresh has the gate look at a group anew that has changed without effects: a snapshot was installed.
+func (x *Gate) Refresh(id uint64) {
+	if g := x.groups[id]; g != nil {
+		g.refresh()
+	}
+}
+
 // refresh looks at the group's policies and gate anew.
 func (g *group) refresh() {
 	g.mu.Lock()
 	was := g.link
 	g.g.View(func(m *core.Machine) { g.link, g.confirms = m.Link(), m.Confirms() })
-	g.sync = map[string]bool{}
-	for _, c := range g.confirms {
-		if c.Mode == core.ConfirmSync && g.link.Role != core.RoleStandby &&
-			(g.link.Confirms == entry.GateUp || g.link.Confirms == entry.GateDegraded && c.Degrade < 0) {
-			g.sync[c.Vhost] = true
-		}
-	}
+	g.set(g.gate.o.Now())
 	clear(g.waits)
 	g.on.Store(len(g.confirms) > 0 || len(g.held) > 0)
 	now, nobody := g.link, len(g.sync) == 0
@@ -207,6 +206,34 @@ func (g *group) refresh() {
 		g.gate.o.Changed(g.id, now.Confirms, now.ConfirmsFor, now.ConfirmsWhy)
 	}
 	g.release(nobody)
+}
+
+// set finds out which vhosts wait: those in mode sync, and those in mode bounded while the standby is too far behind. It
+// says whether that has changed. g.mu is held.
+func (g *group) set(now time.Time) (changed bool) {
+	next := map[string]bool{}
+	for _, c := range g.confirms {
+		if g.holds(&c) && (c.Mode == core.ConfirmSync || g.late(&c, now)) {
+			next[c.Vhost] = true
+		}
+	}
+	if maps.Equal(next, g.sync) {
+		return false
+	}
+	g.sync = next
+	clear(g.waits)
+	return true
+}
+
+// holds says whether a standby holds the gate of a vhost.
+func (g *group) holds(c *core.Confirm) bool {
+	return g.link.Role != core.RoleStandby &&
+		(g.link.Confirms == entry.GateUp || g.link.Confirms == entry.GateDegraded && c.Degrade < 0)
+}
+
+// late says whether the standby is further behind than a vhost's policy has it.
+func (g *group) late(c *core.Confirm, now time.Time) bool {
+	return g.lag(now) > time.Duration(c.MaxLag)*time.Millisecond
 }
 
 // dispatch passes on what need not wait and keeps the rest.

@@ -62,7 +62,13 @@ func newRig(t *testing.T, policy ...any) *rig {
 	return r
 }
 
-func (r *rig) apply(fx []core.Effect) { r.gate.Dispatch(dataGroup, &core.Effects{List: fx}) }
+func (r *rig) apply(fx []core.Effect) {
+	r.gate.Dispatch(dataGroup, &core.Effects{List: fx, Linked: len(only(fx, core.EffectLink)) > 0})
+}
+
+func only(fx []core.Effect, kind core.EffectKind) []core.Effect {
+	return slices.DeleteFunc(slices.Clone(fx), func(e core.Effect) bool { return e.Kind != kind })
+}
 
 func (r *rig) do(cmds ...entry.Command) { r.apply(r.data.Batch(1, cmds...)) }
 
@@ -235,7 +241,7 @@ func TestAStandbyThatIsIdleIsNotAbsent(t *testing.T) {
 	}
 }
 
-func TestBoundedSlowsPublishersAndHoldsNothing(t *testing.T) {
+func TestBoundedHoldsConfirmsOnlyWhileTheStandbyIsTooFarBehind(t *testing.T) {
 	r := newRig(t, "link-confirm", "bounded", "link-max-lag", "2s")
 	r.up()
 	r.publish()
@@ -248,6 +254,11 @@ func TestBoundedSlowsPublishersAndHoldsNothing(t *testing.T) {
 	if s := r.gate.Slow(); len(s) != 1 || !strings.Contains(s["/"], "2s") {
 		t.Errorf("slowed: %v", s)
 	}
+	r.publish()
+	r.wantHeard("too far behind")
+	r.gate.Covered(standby, dataGroup, r.data.Index-1)
+	r.pass(100 * time.Millisecond)
+	r.wantHeard("near enough again", core.EffectConfirmed)
 	r.cover(standby)
 	if s := r.gate.Slow(); len(s) > 0 {
 		t.Errorf("slowed with a standby that has caught up: %v", s)
@@ -313,4 +324,17 @@ func TestANodeThatIsBehindTheStandbyHoldsNothingBack(t *testing.T) {
 	r.gate.Covered(standby, dataGroup, r.data.Index+1)
 	r.publish()
 	r.wantHeard("an entry that the standby has already", core.EffectConfirmed)
+}
+
+func TestASnapshotThatIsInstalledChangesTheGateToo(t *testing.T) {
+	r := newRig(t)
+	r.data.Control(&entry.PolicySet{Vhost: "/", Name: "p", Pattern: ".*", ApplyTo: "vhost",
+		Definition: message.AppendTable(nil, message.Table{{Key: "link-confirm", Value: "sync"}})},
+		&entry.LinkGate{Standby: standby, State: entry.GateUp}) // its effects were never dispatched here
+	r.hear()
+	r.publish()
+	r.wantHeard("before the look", core.EffectConfirmed)
+	r.gate.Refresh(dataGroup)
+	r.publish()
+	r.wantHeard("after it")
 }

@@ -9,7 +9,7 @@
 // error; the messages of one Publisher are enqueued in the order of their Publish calls. A delivery is handed to the
 // application once while it works on it and after it has acknowledged it, and its settlement reaches the broker. After a
 // promotion what was confirmed or settled in the last moments (Options.Replay) is published and settled again, so that a standby
-// that had not heard of it loses nothing.
+// that had not heard of it loses nothing; messages that were both published and worked off in those moments come once more.
 //
 // Not guaranteed: anything across the end of the process (its outbox is in memory), or of the session: one that was away for
 // longer than its expiry starts anew, its exclusive queues gone and its deliveries back in their queues. Options.Setup

@@ -27,10 +27,15 @@ type State interface {
 	VhostNames() []string
 	HasVhost(name string) bool
 	Queues(vhost string) []api.Queue
+	Queue(vhost, name string) (api.Queue, bool)
 	Exchanges(vhost string) []api.Exchange
 	Bindings(vhost string) []api.Binding
 	Consumers(vhost string) []api.Consumer
 	Channels(vhost string) []api.Channel
+	// Traffic is what has passed through some vhosts, with rates.
+	Traffic(vhosts []string) api.Traffic
+	// Totals are the numbers of messages in some vhosts, with rates, by the names of api.QueueTotals.
+	Totals(vhosts []string) map[string]any
 }
 
 // Cluster is the node's view of its cluster, and the verbs that change it.
@@ -63,6 +68,7 @@ type Options struct {
 	Objects     Objects
 	Link        Link
 	Messages    Messages
+	Definitions Definitions
 	Sessions    Sessions
 	Login       Login
 	Ready       func() error // nil: clients are served
@@ -122,7 +128,7 @@ func (h *Handler) openRoutes() router {
 
 func (h *Handler) apiRoutes() router {
 	return slices.Concat(h.stateRoutes(), h.policyRoutes(false), h.policyRoutes(true), h.limitRoutes(), h.objectRoutes(),
-		h.messageRoutes(), h.clientRoutes(), h.sessionRoutes(), h.healthRoutes(), h.minorRoutes(), h.vhostRoutes())
+		h.messageRoutes(), h.clientRoutes(), h.sessionRoutes(), h.healthRoutes(), h.minorRoutes(), h.definitionRoutes(), h.vhostRoutes())
 }
 
 // stateRoutes show what there is, and change the cluster.

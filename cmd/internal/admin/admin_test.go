@@ -38,6 +38,16 @@ func (f *fake) Queues(vhost string) []api.Queue {
 	}
 	return f.queues
 }
+func (f *fake) Queue(vhost, name string) (api.Queue, bool) {
+	for _, q := range f.Queues(vhost) {
+		if q.Name == name {
+			return q, true
+		}
+	}
+	return api.Queue{}, false
+}
+func (f *fake) Traffic([]string) api.Traffic    { return api.Traffic{} }
+func (f *fake) Totals([]string) map[string]any  { return nil }
 func (f *fake) Exchanges(string) []api.Exchange { return []api.Exchange{{Vhost: "/", Type: "direct"}} }
 func (f *fake) Bindings(string) []api.Binding {
 	return []api.Binding{
@@ -122,7 +132,7 @@ func (f *fake) login(user, password string, peer net.Addr) (api.Whoami, error) {
 
 func (f *fake) handler() *Handler {
 	return New(Options{
-		State: f, Cluster: f, Connections: f, Accounts: f, Policies: f, Objects: f, Vhosts: f, Messages: f, Sessions: f, Login: f.login, Ready: func() error { return f.ready },
+		State: f, Cluster: f, Connections: f, Accounts: f, Policies: f, Objects: f, Vhosts: f, Messages: f, Definitions: f, Sessions: f, Login: f.login, Ready: func() error { return f.ready },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") }),
 		Version: "v", Logger: slog.New(slog.DiscardHandler),
 	})
@@ -250,7 +260,7 @@ func TestBadBodiesAreRefused(t *testing.T) {
 }
 
 func TestWhatIsNotThereIs404AsRabbitMQSaysIt(t *testing.T) {
-	f := &fake{queues: []api.Queue{{Name: "a", Vhost: "/"}}}
+	f := &fake{queues: []api.Queue{queueRow("a", 0)}}
 	for _, path := range []string{
 		"/api/nothing", "/nothing", "/", "/api/queues/other", "/api/queues/%2F/b", "/api/queues/other/a", "/api/exchanges/%2F/b",
 		"/api/connections/b", "/api/nodes/b", "/api/vhosts/b", "/api/queues/%2F/b/bindings", "/api/queues/%zz",
@@ -281,7 +291,7 @@ func TestOtherMethodsAre405(t *testing.T) {
 }
 
 func TestNamesMayHoldSlashesAndTheVhostIsASlash(t *testing.T) {
-	f := &fake{queues: []api.Queue{{Name: "a/b", Vhost: "/"}}}
+	f := &fake{queues: []api.Queue{queueRow("a/b", 0)}}
 	for _, path := range []string{"/api/queues/%2F/a%2Fb", "/api/queues/%2f/a%2fb", "/api/queues/%2F", "/api/queues/%2F/", "/api/queues/"} {
 		if w := f.call("GET", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"name":"a/b"`) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
@@ -290,7 +300,7 @@ func TestNamesMayHoldSlashesAndTheVhostIsASlash(t *testing.T) {
 }
 
 func TestAQueuesBindingsAreItsOwn(t *testing.T) {
-	f := &fake{queues: []api.Queue{{Name: "a", Vhost: "/"}}}
+	f := &fake{queues: []api.Queue{queueRow("a", 0)}}
 	w := f.call("GET", "/api/queues/%2F/a/bindings", "")
 	var rows []api.Binding
 	if err := json.Unmarshal(w.Body.Bytes(), &rows); err != nil || len(rows) != 1 || rows[0].Source != "x" {

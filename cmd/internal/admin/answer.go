@@ -66,11 +66,16 @@ func decodeWith(w http.ResponseWriter, d *json.Decoder, v any) bool {
 	if err == nil {
 		return true
 	}
+	unreadable(w, err)
+	return false
+}
+
+// unreadable answers for a body that is too long, or not what it should be.
+func unreadable(w http.ResponseWriter, err error) {
 	var big *http.MaxBytesError
 	if errors.As(err, &big) {
 		fail(w, http.StatusRequestEntityTooLarge, "bad_request", fmt.Sprintf("a body has at most %d bytes", big.Limit))
-	} else {
-		fail(w, http.StatusBadRequest, "bad_request", "body: "+err.Error())
+		return
 	}
-	return false
+	fail(w, http.StatusBadRequest, "bad_request", "body: "+err.Error())
 }

@@ -11,27 +11,32 @@ import (
 const CompatibleVersion = "3.13.7"
 
 func (h *Handler) overview(w http.ResponseWriter, r *http.Request) {
+	state, listeners := h.state(r), h.o.Cluster.Listeners()
 	o := api.Overview{
 		ManagementVersion: CompatibleVersion,
+		RatesMode:         "basic",
+		ExchangeTypes:     ExchangeTypes,
 		ProductName:       "Understudy",
 		ProductVersion:    h.o.Version,
 		RabbitMQVersion:   CompatibleVersion,
 		ClusterName:       h.o.Cluster.Cluster().ID,
 		Node:              h.o.Cluster.Name(),
-		MessageStats:      map[string]any{},
-		Listeners:         h.o.Cluster.Listeners(),
+		Listeners:         listeners,
+		Contexts:          []api.Context{},
 	}
-	for _, q := range h.state(r).Queues("") {
-		o.ObjectTotals.Queues++
-		o.QueueTotals.Messages += q.Messages
-		o.QueueTotals.MessagesReady += q.MessagesReady
-		o.QueueTotals.MessagesUnacknowledged += q.MessagesUnacknowledged
-	}
-	o.ObjectTotals.Exchanges = len(h.state(r).Exchanges(""))
-	o.ObjectTotals.Consumers = len(h.state(r).Consumers(""))
-	for _, c := range h.clients(r) {
-		o.ObjectTotals.Connections++
-		o.ObjectTotals.Channels += c.Channels
+	vhosts := state.VhostNames()
+	o.Traffic, o.QueueTotals = state.Traffic(vhosts), state.Totals(vhosts)
+	o.ObjectTotals.Queues = len(state.Queues(""))
+	o.ObjectTotals.Exchanges = len(state.Exchanges(""))
+	o.ObjectTotals.Consumers = len(state.Consumers(""))
+	o.ObjectTotals.Connections = len(h.clients(r))
+	o.ObjectTotals.Channels = len(h.openChannels(r, ""))
+	for _, l := range listeners {
+		if l.Protocol == "http" {
+			o.Contexts = append(o.Contexts, api.Context{
+				Node: l.Node, Description: "Understudy Management", Path: "/", IP: l.IPAddress, Port: strconv.Itoa(l.Port),
+			})
+		}
 	}
 	answer(w, http.StatusOK, o)
 }

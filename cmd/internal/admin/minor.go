@@ -16,12 +16,6 @@ func (h *Handler) minorRoutes() router {
 		{"GET", "/api/deprecated-features/used", fixed([]any{})},
 		{"GET", "/api/auth", fixed(map[string]bool{"oauth_enabled": false})},
 		{"GET", "/api/auth/attempts/{node}", h.monitors(fixed([]any{}))},
-		{"GET", "/api/parameters", fixed([]any{})},
-		{"GET", "/api/parameters/{component}", fixed([]any{})},
-		{"GET", "/api/parameters/{component}/{vhost}", h.noParameters},
-		{"GET", "/api/parameters/{component}/{vhost}/{name}", notFound},
-		{"PUT", "/api/parameters/{component}/{vhost}/{name}", h.policymakers(noComponent)},
-		{"DELETE", "/api/parameters/{component}/{vhost}/{name}", h.policymakers(notFound)},
 		{"GET", "/api/global-parameters", h.administrators(h.globalParameters)},
 		{"GET", "/api/global-parameters/{name}", h.administrators(h.globalParameter)},
 		{"GET", "/api/federation-links", fixed([]any{})},
@@ -36,12 +30,6 @@ func fixed(body any) http.HandlerFunc {
 
 func (h *Handler) clusterName(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]string{"name": h.o.Cluster.Cluster().ID})
-}
-
-func (h *Handler) noParameters(w http.ResponseWriter, r *http.Request) {
-	if _, ok := h.inVhost(w, r); ok {
-		answer(w, http.StatusOK, []any{})
-	}
 }
 
 // noComponent refuses what only plugins of RabbitMQ's know (shovel, federation-upstream), in RabbitMQ's words.

@@ -20,6 +20,10 @@ const (
 	pageSizeMax     = 500
 )
 
+// filterBytesMax bounds the pattern of a filter, whose matcher takes memory by its length. Matching takes time in proportion to
+// the name, whatever the pattern.
+const filterBytesMax = 1000
+
 // list answers rows as the query asks: filtered by name and cut into pages (page, page_size, name, use_regex), sorted
 // (sort, sort_reverse) and with chosen fields (columns). Without page the answer is the bare list.
 func list[T any](w http.ResponseWriter, r *http.Request, rows []T, name func(T) string) {
@@ -58,6 +62,8 @@ func matcher(q url.Values) (func(string) bool, error) {
 	switch {
 	case name == "":
 		return func(string) bool { return true }, nil
+	case len(name) > filterBytesMax:
+		return nil, fmt.Errorf("name has %d bytes, at most %d are allowed", len(name), filterBytesMax)
 	case q.Get("use_regex") == "true":
 		re, err := regexp.Compile(name)
 		if err != nil {

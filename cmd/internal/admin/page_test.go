@@ -13,9 +13,16 @@ import (
 func queues(n int) []api.Queue {
 	var list []api.Queue
 	for i := range n {
-		list = append(list, api.Queue{Name: fmt.Sprintf("q%d", i), Vhost: "/", Messages: uint64(n - i)})
+		list = append(list, queueRow(fmt.Sprintf("q%d", i), uint64(n-i)))
 	}
 	return list
+}
+
+// queueRow is a queue of vhost /.
+func queueRow(name string, messages uint64) api.Queue {
+	return api.Queue{
+		QueueBasics: api.QueueBasics{Name: name, Vhost: "/", Type: "classic", State: "running"}, QueueTotals: api.QueueTotals{Messages: messages},
+	}
 }
 
 // page asks for a page of 250 queues.
@@ -85,10 +92,24 @@ func TestColumns(t *testing.T) {
 }
 
 func TestPagesThatAreNotThereAreRefused(t *testing.T) {
-	for _, query := range []string{"page=4", "page=0", "page=x", "page=1&page_size=501", "page=1&page_size=0", "page=1&use_regex=true&name=("} {
+	for _, query := range []string{"page=4", "page=0", "page=x", "page=1&page_size=501", "page=1&page_size=0", "page=1&use_regex=true&name=(",
+		"page=1&use_regex=true&name=" + strings.Repeat("a", 1001), "page=99999999999999999999"} {
 		w := (&fake{queues: queues(250)}).call("GET", "/api/queues?"+query, "")
 		if w.Code != 400 {
 			t.Errorf("%s: %d, want 400", query, w.Code)
+		}
+	}
+}
+
+func TestQueuesWithoutStatistics(t *testing.T) {
+	f := &fake{queues: queues(1)}
+	const basics = `{"name":"q0","vhost":"/","type":"classic","durable":false,"auto_delete":false,"exclusive":false,"arguments":null,"state":"running","node":""`
+	for query, want := range map[string]string{
+		"disable_stats=true":                          "[" + basics + "}]",
+		"disable_stats=true&enable_queue_totals=true": "[" + basics + `,"messages":1,"messages_ready":0,"messages_unacknowledged":0}]`,
+	} {
+		if got := strings.TrimSpace(f.call("GET", "/api/queues?"+query, "").Body.String()); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", query, got, want)
 		}
 	}
 }

@@ -83,17 +83,28 @@ func (s scoped) Vhosts() []api.Vhost {
 	return slices.DeleteFunc(s.all.Vhosts(), func(v api.Vhost) bool { return !s.may(v.Name) })
 }
 
+func (s scoped) Queues(vhost string) []api.Queue { return within(s, vhost, s.all.Queues) }
+func (s scoped) Queue(vhost, name string) (api.Queue, bool) {
+	if !s.may(vhost) {
+		return api.Queue{}, false
+	}
+	return s.all.Queue(vhost, name)
+}
+
 func (s scoped) VhostNames() []string {
 	return slices.DeleteFunc(s.all.VhostNames(), func(name string) bool { return !s.may(name) })
 }
 
 func (s scoped) HasVhost(name string) bool { return s.may(name) && s.all.HasVhost(name) }
 
-func (s scoped) Queues(vhost string) []api.Queue       { return within(s, vhost, s.all.Queues) }
 func (s scoped) Exchanges(vhost string) []api.Exchange { return within(s, vhost, s.all.Exchanges) }
 func (s scoped) Bindings(vhost string) []api.Binding   { return within(s, vhost, s.all.Bindings) }
 func (s scoped) Consumers(vhost string) []api.Consumer { return within(s, vhost, s.all.Consumers) }
 func (s scoped) Channels(vhost string) []api.Channel   { return within(s, vhost, s.all.Channels) }
+
+// Traffic and Totals are of vhosts that have been looked up here already.
+func (s scoped) Traffic(vhosts []string) api.Traffic   { return s.all.Traffic(vhosts) }
+func (s scoped) Totals(vhosts []string) map[string]any { return s.all.Totals(vhosts) }
 
 // visible narrows a listing to the vhosts that the caller may see.
 func visible[T any](h *Handler, r *http.Request, list func(vhost string) []T) func(vhost string) []T {

@@ -41,12 +41,49 @@ func one[T any](h *Handler, w http.ResponseWriter, r *http.Request, rows func(st
 	notFound(w, r)
 }
 
+// queues lists queues; with disable_stats=true without what takes time to gather in RabbitMQ, and what tools then do not read.
 func (h *Handler) queues(w http.ResponseWriter, r *http.Request) {
-	inList(h, w, r, h.state(r).Queues, func(q api.Queue) string { return q.Name })
+	vhost, ok := h.inVhost(w, r)
+	if !ok {
+		return
+	}
+	rows := h.state(r).Queues(vhost)
+	switch {
+	case !asked(r, "disable_stats"):
+		list(w, r, rows, func(q api.Queue) string { return q.Name })
+	case asked(r, "enable_queue_totals"):
+		list(w, r, convert(rows, func(q api.Queue) api.QueueWithTotals {
+			return api.QueueWithTotals{QueueBasics: q.QueueBasics, QueueTotals: q.QueueTotals}
+		}),
+			func(q api.QueueWithTotals) string { return q.Name })
+	default:
+		list(w, r, convert(rows, func(q api.Queue) api.QueueBasics { return q.QueueBasics }), func(q api.QueueBasics) string { return q.Name })
+	}
+}
+
+func convert[T, R any](rows []T, to func(T) R) []R {
+	out := make([]R, len(rows))
+	for i := range rows {
+		out[i] = to(rows[i])
+	}
+	return out
 }
 
 func (h *Handler) queue(w http.ResponseWriter, r *http.Request) {
-	one(h, w, r, h.state(r).Queues, func(q api.Queue) bool { return q.Name == r.PathValue("name") })
+	vhost, ok := h.inVhost(w, r)
+	if !ok {
+		return
+	}
+	q, ok := h.state(r).Queue(vhost, r.PathValue("name"))
+	if !ok {
+		notFound(w, r)
+		return
+	}
+	row := api.QueueDetails{Queue: q, ConsumerDetails: []api.Consumer{}}
+	if q.Consumers > 0 {
+		row.ConsumerDetails = slices.DeleteFunc(h.state(r).Consumers(vhost), func(c api.Consumer) bool { return c.Queue.Name != q.Name })
+	}
+	answer(w, http.StatusOK, row)
 }
 
 func (h *Handler) queueBindings(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +92,7 @@ func (h *Handler) queueBindings(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("name")
-	if !slices.ContainsFunc(h.state(r).Queues(vhost), func(q api.Queue) bool { return q.Name == name }) {
+	if _, ok := h.state(r).Queue(vhost, name); !ok {
 		notFound(w, r)
 		return
 	}

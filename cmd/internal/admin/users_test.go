@@ -100,7 +100,7 @@ func TestTagsSayWhatACallerMayDo(t *testing.T) {
 }
 
 func TestManagementUsersSeeTheirVhostsAlone(t *testing.T) {
-	f := &fake{queues: []api.Queue{{Name: "a", Vhost: "/"}}}
+	f := &fake{queues: []api.Queue{queueRow("a", 0)}}
 	for _, path := range []string{"/api/queues", "/api/vhosts", "/api/exchanges", "/api/connections"} {
 		if w := f.call("GET", path, "", as(TagManagement)); strings.TrimSpace(w.Body.String()) != "[]" {
 			t.Errorf("%s without permissions: %s", path, w.Body)

@@ -4,6 +4,8 @@ package api
 type Error struct {
 	Error  string `json:"error"`
 	Reason string `json:"reason"`
+	// Faults are all that is wrong with a file of definitions.
+	Faults []string `json:"faults,omitempty"`
 }
 
 // Page is the answer to a listing with ?page=N.
@@ -33,15 +35,40 @@ type Health struct {
 // Overview is /api/overview.
 type Overview struct {
 	ManagementVersion string         `json:"management_version"`
+	RatesMode         string         `json:"rates_mode"`
+	ExchangeTypes     []Named        `json:"exchange_types"`
 	ProductName       string         `json:"product_name"`
 	ProductVersion    string         `json:"product_version"`
 	RabbitMQVersion   string         `json:"rabbitmq_version"` // what clients may take it for
 	ClusterName       string         `json:"cluster_name"`
+	DisableStats      bool           `json:"disable_stats"`
+	EnableQueueTotals bool           `json:"enable_queue_totals"`
 	Node              string         `json:"node"`
 	ObjectTotals      ObjectTotals   `json:"object_totals"`
-	QueueTotals       QueueTotals    `json:"queue_totals"`
-	MessageStats      map[string]any `json:"message_stats"`
-	Listeners         []Listener     `json:"listeners"`
+	QueueTotals       map[string]any `json:"queue_totals"`
+	Traffic
+	Listeners []Listener `json:"listeners"`
+	Contexts  []Context  `json:"contexts"`
+}
+
+// Traffic is what has passed, since the answering node's start.
+type Traffic struct {
+	MessageStats map[string]any `json:"message_stats"`
+	ChurnRates   map[string]any `json:"churn_rates"`
+}
+
+// Rate is how fast a counter counts.
+type Rate struct {
+	Rate float64 `json:"rate"` // a second
+}
+
+// Context is a place where HTTP is served.
+type Context struct {
+	Node        string `json:"node"`
+	Description string `json:"description"`
+	Path        string `json:"path"`
+	IP          string `json:"ip"`
+	Port        string `json:"port"`
 }
 
 // ObjectTotals counts what a cluster has.
@@ -53,7 +80,7 @@ type ObjectTotals struct {
 	Queues      int `json:"queues"`
 }
 
-// QueueTotals sums messages over all queues.
+// QueueTotals counts messages.
 type QueueTotals struct {
 	Messages               uint64 `json:"messages"`
 	MessagesReady          uint64 `json:"messages_ready"`
@@ -108,25 +135,49 @@ type Application struct {
 	Version     string `json:"version"`
 }
 
+// QueueBasics is one row of /api/queues with disable_stats=true.
+type QueueBasics struct {
+	Name       string         `json:"name"`
+	Vhost      string         `json:"vhost"`
+	Type       string         `json:"type"`
+	Durable    bool           `json:"durable"`
+	AutoDelete bool           `json:"auto_delete"`
+	Exclusive  bool           `json:"exclusive"`
+	Arguments  map[string]any `json:"arguments"`
+	State      string         `json:"state"`
+	Node       string         `json:"node"` // where its group's leader is
+}
+
+// QueueWithTotals is one with enable_queue_totals=true too.
+type QueueWithTotals struct {
+	QueueBasics
+	QueueTotals
+}
+
 // Queue is one row of /api/queues.
 type Queue struct {
-	Name                   string         `json:"name"`
-	Vhost                  string         `json:"vhost"`
-	Type                   string         `json:"type"`
-	Durable                bool           `json:"durable"`
-	AutoDelete             bool           `json:"auto_delete"`
-	Exclusive              bool           `json:"exclusive"`
-	Arguments              map[string]any `json:"arguments"`
-	State                  string         `json:"state"`
-	Node                   string         `json:"node"` // where its group's leader is
-	Messages               uint64         `json:"messages"`
-	MessagesReady          uint64         `json:"messages_ready"`
-	MessagesUnacknowledged uint64         `json:"messages_unacknowledged"`
-	Consumers              int            `json:"consumers"`
-	MessageBytesReady      uint64         `json:"message_bytes_ready"` // of the ready messages as they are kept
+	QueueBasics
+	QueueTotals
+	MessagesDetails               Rate   `json:"messages_details"`
+	MessagesReadyDetails          Rate   `json:"messages_ready_details"`
+	MessagesUnacknowledgedDetails Rate   `json:"messages_unacknowledged_details"`
+	Consumers                     int    `json:"consumers"`
+	MessageBytesReady             uint64 `json:"message_bytes_ready"` // of the ready messages as they are kept
 	// Policy and OperatorPolicy are the names of those that count for it, null for none.
 	Policy         *string `json:"policy"`
 	OperatorPolicy *string `json:"operator_policy"`
+	// SingleActiveConsumerTag is of a queue that serves one consumer alone, null for none.
+	SingleActiveConsumerTag *string        `json:"single_active_consumer_tag"`
+	Leader                  string         `json:"leader,omitempty"`  // of a quorum queue: the node
+	Members                 []string       `json:"members,omitempty"` // of a quorum queue: nodes
+	Online                  []string       `json:"online,omitempty"`  // of them those that are up
+	MessageStats            map[string]any `json:"message_stats"`
+}
+
+// QueueDetails is /api/queues/VHOST/NAME.
+type QueueDetails struct {
+	Queue
+	ConsumerDetails []Consumer `json:"consumer_details"`
 }
 
 // Exchange is one row of /api/exchanges.
@@ -139,8 +190,9 @@ type Exchange struct {
 	Internal   bool           `json:"internal"`
 	Arguments  map[string]any `json:"arguments"`
 	// Policy and OperatorPolicy are the names of those that count for it, null for none.
-	Policy         *string `json:"policy"`
-	OperatorPolicy *string `json:"operator_policy"`
+	Policy         *string        `json:"policy"`
+	OperatorPolicy *string        `json:"operator_policy"`
+	MessageStats   map[string]any `json:"message_stats"`
 }
 
 // Binding is one row of /api/bindings.

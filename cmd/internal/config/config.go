@@ -70,6 +70,8 @@ type Config struct {
 	DefaultUser string `koanf:"default-user" yaml:"default-user"`
 	DefaultPass string `koanf:"default-pass" yaml:"default-pass"`
 
+	LoadDefinitions string `koanf:"load-definitions" yaml:"load-definitions"` // a file; "" is none
+
 	MaxMessageBytes int64   `koanf:"max-message-bytes" yaml:"max-message-bytes"`
 	MemoryHigh      float64 `koanf:"memory-high" yaml:"memory-high"`     // share; 0 is off
 	DiskFreeMin     string  `koanf:"disk-free-min" yaml:"disk-free-min"` // alarm.ParseFloors
@@ -147,6 +149,7 @@ func Flags(f *pflag.FlagSet) {
 	f.String("link-tls-ca", d.LinkTLSCA, "authority by which the other side of the link is checked (PEM)")
 	f.String("default-user", d.DefaultUser, "the user that clients log in as, an administrator; guest may connect from loopback only")
 	f.String("default-pass", d.DefaultPass, "password of --default-user")
+	f.String("load-definitions", d.LoadDefinitions, "file of RabbitMQ definitions (JSON) for the first start; its users take the place of --default-user")
 	f.Int64("max-message-bytes", d.MaxMessageBytes, "largest message body taken, in bytes (at most 134217728)")
 	f.Float64("memory-high", d.MemoryHigh, "share of the machine's or control group's memory from which publishers have to wait (0: no limit)")
 	f.String("disk-free-min", d.DiskFreeMin, "free disk space below which publishers have to wait: sizes and percentages of the disk, of which the lowest counts (0: no limit)")

@@ -101,8 +101,8 @@ func TestAPrintedConfigurationReadsBackAsTheSame(t *testing.T) {
 	want := Config{
 		Data: "/x: y", NodeID: 7, AMQP: ":1", AMQPS: ":2", Admin: ":3", Peer: "h:4", Cluster: "7=h:4,8=g:4", Groups: 64,
 		TLSCert: "a", TLSKey: "b", TLSCA: "c", PeerTLSCert: "d", PeerTLSKey: "e", PeerTLSCA: "f", DefaultUser: "'u\"",
-		DefaultPass: "p#: {x",
-		Link:        ":9", LinkSource: "h:5,i:6", LinkTokenFile: "t", Standby: true, LinkSeed: 3, StandbyClients: "park",
+		DefaultPass: "p#: {x", LoadDefinitions: "d.json",
+		Link: ":9", LinkSource: "h:5,i:6", LinkTokenFile: "t", Standby: true, LinkSeed: 3, StandbyClients: "park",
 		LinkServeTokenFile: "st", LinkFenceTokenFile: "ft", LinkHoldSeconds: 1.25, LinkHoldDiskPercent: 7,
 		LinkTLSCert: "k", LinkTLSKey: "l", LinkTLSCA: "m", MaxMessageBytes: 5, DrainSeconds: 1.5, LogLevel: "debug", LogFormat: "json", Join: "",
 	}

@@ -84,8 +84,8 @@ func (a *accounts) TopicPermissions() []api.TopicPermission {
 
 // PutUser makes a user or changes one.
 func (a *accounts) PutUser(ctx context.Context, by, name string, u api.NewUser) error {
-	cmd := entry.UserPut{Name: name}
-	if err := errors.Join(checkName("user name", name), setPassword(&cmd, u), setTags(&cmd, u.Tags)); err != nil {
+	cmd, err := userPut(name, u)
+	if err != nil {
 		return err
 	}
 	if cmd.KeepHash && !slices.ContainsFunc(a.Users(), func(u api.User) bool { return u.Name == name }) {
@@ -93,6 +93,13 @@ func (a *accounts) PutUser(ctx context.Context, by, name string, u api.NewUser) 
 	}
 	return a.change(ctx, audit.Event{Event: "user_put", User: name, By: by, Text: "tags: " + cmd.Tags},
 		func(request uint64) entry.Command { cmd.Request = request; return &cmd })
+}
+
+// userPut makes the command; the error lists all that is wrong with what is asked.
+func userPut(name string, u api.NewUser) (entry.UserPut, error) {
+	cmd := entry.UserPut{Name: name}
+	err := errors.Join(checkName("user name", name), setPassword(&cmd, u), setTags(&cmd, u.Tags))
+	return cmd, err
 }
 
 func setPassword(cmd *entry.UserPut, u api.NewUser) error {

@@ -41,14 +41,14 @@ func (n *Node) sayToQueue(vhost, queue string, properties, body []byte) {
 func (n *Node) speak(ctx context.Context) {
 	look := time.NewTicker(changesEvery)
 	defer look.Stop()
-	var told changes
+	told := map[uint64]standing{}
 	for {
 		select {
 		case m := <-n.announcements:
 			n.say(ctx, m)
 		case <-look.C:
 			if n.Ready() == nil {
-				n.tellChanges(ctx, &told)
+				n.tellChanges(ctx, told)
 			}
 		case <-ctx.Done():
 			return
@@ -56,42 +56,61 @@ func (n *Node) speak(ctx context.Context) {
 	}
 }
 
-// changes is what clients were told last.
-type changes struct {
-	hosts       []string
-	generations map[uint64]uint64 // by group
+// standing is what clients of a group's vhosts were told last.
+type standing struct {
+	hosts      []string
+	generation uint64
 }
 
-// tellChanges tells what has changed since the last time, in the vhosts whose group this node leads.
-func (n *Node) tellChanges(ctx context.Context, told *changes) {
+// tellChanges tells what has changed since the last time, in the vhosts whose group this node leads. One that has just begun to lead
+// does not know what its clients were told, and tells them.
+func (n *Node) tellChanges(ctx context.Context, told map[uint64]standing) {
 	hosts := n.hosts()
-	slices.Sort(hosts)
-	moved := told.hosts != nil && !slices.Equal(told.hosts, hosts)
-	told.hosts = hosts
-	if told.generations == nil {
-		told.generations = map[uint64]uint64{}
-	}
 	for _, id := range n.groups[1:] {
-		var generation uint64
-		var vhosts []core.VhostInfo
-		n.states[id].View(func(m *core.Machine) { generation, vhosts = m.Link().Generation.Number, m.Vhosts() })
-		before, known := told.generations[id]
-		told.generations[id] = generation
-		if n.raft.Group(id).Status().Leader != n.cfg.NodeID {
+		now, speaks := standing{hosts: hosts}, n.raft.Group(id).Status().Leader == n.cfg.NodeID
+		n.states[id].View(func(m *core.Machine) {
+			link := m.Link()
+			now.generation = link.Generation.Number
+			speaks = speaks && link.Role != core.RoleStandby // its clients are the source's
+		})
+		if !speaks {
+			delete(told, id)
 			continue
 		}
-		for _, v := range vhosts {
-			if moved {
-				for _, exchange := range []string{"amq.session", "amq.failover", "amq.qpid"} {
-					key, properties, body := v091.AnnounceHosts(exchange, n.hosts())
-					n.say(ctx, toSay{v.Name, exchange, key, properties, body})
-				}
-			}
-			if known && before != generation {
-				properties, body := v091.AnnounceGeneration(generation)
-				n.say(ctx, toSay{v.Name, "amq.session", "generation", properties, body})
+		before, known := told[id]
+		told[id] = now
+		moved, promoted := !known || !slices.Equal(before.hosts, hosts), !known || before.generation != now.generation
+		if !moved && !promoted {
+			continue
+		}
+		for _, vhost := range n.listening(id) {
+			n.tell(ctx, vhost, now, moved, promoted)
+		}
+	}
+}
+
+// listening are the vhosts of a group in which something is bound to an exchange of the broker's own.
+func (n *Node) listening(group uint64) (names []string) {
+	n.states[group].View(func(m *core.Machine) {
+		for _, v := range m.Vhosts() {
+			if slices.ContainsFunc(m.Bindings(v.Name), func(b core.BindingInfo) bool { return session.Announces(b.Source) }) {
+				names = append(names, v.Name)
 			}
 		}
+	})
+	return names
+}
+
+func (n *Node) tell(ctx context.Context, vhost string, now standing, moved, promoted bool) {
+	if moved {
+		for _, exchange := range []string{"amq.session", "amq.failover", "amq.qpid"} {
+			key, properties, body := v091.AnnounceHosts(exchange, now.hosts)
+			n.say(ctx, toSay{vhost, exchange, key, properties, body})
+		}
+	}
+	if promoted {
+		properties, body := v091.AnnounceGeneration(now.generation)
+		n.say(ctx, toSay{vhost, "amq.session", "generation", properties, body})
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"strconv"
 
 	"github.com/understudy-mq/understudy/amqp"
-	"github.com/understudy-mq/understudy/amqp/v091"
+	v091 "github.com/understudy-mq/understudy/amqp/v091"
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/cmd/internal/audit"

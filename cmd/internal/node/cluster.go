@@ -31,11 +31,26 @@ func (n *Node) serveAdmin() error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
+	if err := n.metrics.WatchLink(n.linkMetrics); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	var page http.Handler = admin.New(admin.Options{
+		State: n, Cluster: n, Connections: n, Accounts: n.accounts, Policies: n, Objects: n, Vhosts: n, Messages: n, Definitions: n,
+		Link: n, Sessions: n, Login: n.login, Ready: n.Ready,
+		Metrics: n.metrics.Handler(), Version: n.o.Version, Logger: n.log,
+	})
+	n.adminHandler.Store(&page)
+	n.openAdmin()
+	return nil
+}
+
+// openAdmin serves the admin port, by what adminHandler is at the moment.
+func (n *Node) openAdmin() {
+	if n.admin != nil {
+		return
+	}
 	n.admin = &http.Server{
-		Handler: admin.New(admin.Options{
-			State: n, Cluster: n, Connections: n, Accounts: n.accounts, Policies: n, Objects: n, Vhosts: n, Link: n, Messages: n, Sessions: n, Login: n.login, Ready: n.Ready,
-			Metrics: n.metrics.Handler(), Version: n.o.Version, Logger: n.log,
-		}),
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*n.adminHandler.Load()).ServeHTTP(w, r) }),
 		ReadHeaderTimeout: adminHeaderTimeout,
 		ReadTimeout:       adminReadTimeout,
 		IdleTimeout:       adminIdleTimeout,
@@ -50,7 +65,6 @@ func (n *Node) serveAdmin() error {
 			}
 		})
 	}
-	return nil
 }
 
 // Name is the node as listings name it.
@@ -180,12 +194,23 @@ func (n *Node) change(ctx context.Context, do func(context.Context) error) error
 }
 
 func (n *Node) messages() telemetry.Messages {
-	s := &n.broker.Stats
-	return telemetry.Messages{
-		Confirmed: s.Confirmed.Load(), Nacked: s.Nacked.Load(), Returned: s.Returned.Load(), Redelivered: s.Redelivered.Load(),
-		DeliveredManualAck: s.Delivered.Load(), DeliveredAutoAck: s.DeliveredNoAck.Load(), Got: s.Got.Load(), GotEmpty: s.GotEmpty.Load(),
-		SessionsAttached: s.Attached.Load(),
+	out := telemetry.Messages{SessionsAttached: n.broker.Stats.Attached.Load()}
+	for _, s := range n.statuses()[1:] {
+		n.states[s.Group].View(func(m *core.Machine) {
+			for _, v := range m.Vhosts() {
+				counters, buried := m.Counters(v.Name)
+				for _, c := range counters {
+					if c.Node == n.cfg.NodeID || c.Node == 0 && s.Leader == n.cfg.NodeID {
+						out.Counters.Add(&c)
+					}
+				}
+				if s.Leader == n.cfg.NodeID {
+					out.Buried.Add(buried)
+				}
+			}
+		})
 	}
+	return out
 }
 
 // sessionCounts add up what the groups' states have counted here since the start.
@@ -229,6 +254,13 @@ func (n *Node) totals() telemetry.Totals {
 		t.Connections++
 		t.Channels += uint64(c.Channels)
 	}
+	for _, id := range n.groups[1:] {
+		n.states[id].View(func(m *core.Machine) {
+			publishers, consumers := m.ClientsOf(n.cfg.NodeID)
+			t.Publishers += uint64(publishers)
+			t.OwnConsumers += uint64(consumers)
+		})
+	}
 	return t
 }
 
@@ -238,7 +270,7 @@ func (n *Node) groupMetrics() []telemetry.Group {
 	for i, s := range all {
 		rows[i] = telemetry.Group{
 			Group: s.Group, Leader: s.Leader, Term: s.Term, Commit: s.Commit, Applied: s.Applied, First: s.FirstIndex, Last: s.LastIndex,
-			Leads: s.Leader == n.cfg.NodeID, Stopped: s.Error != "",
+			Leads: s.Leader == n.cfg.NodeID, Stopped: s.Error != "", CommitLatency: s.CommitLatency,
 		}
 	}
 	return rows

@@ -45,6 +45,7 @@ func (n *Node) watchGate(ctx context.Context) {
 
 // gateChanged tells of each change of what confirms wait for.
 func (n *Node) gateChanged(group uint64, state entry.GateState, standby, why string) {
+	n.linkage.degraded.changed(group, state == entry.GateDegraded)
 	switch state {
 	case entry.GateUp:
 		n.log.Info("confirms wait for a standby, as the vhosts' policies say", "group", group, "standby", standby, "reason", why)

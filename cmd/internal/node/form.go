@@ -31,6 +31,9 @@ func (n *Node) form(ctx context.Context) {
 			n.o.Fatal(err)
 			return
 		}
+		if _, deaf := n.registered.missing(n.groups); n.formed.Load() && !deaf {
+			n.loadDefinitions(ctx)
+		}
 		if n.Ready() == nil {
 			n.serveClients()
 			n.readyOnce.Do(func() { close(n.ready) })
@@ -172,10 +175,8 @@ func (n *Node) presentID() (id string) {
 
 // dispatch hands effects to the broker.
 func (n *Node) dispatch(group uint64, fx *core.Effects) {
-	for i := range fx.List {
-		if fx.List[i].Kind == core.EffectLink {
-			n.linkChanged(&fx.List[i])
-		}
+	if fx.Linked {
+		n.linkChanges(fx)
 	}
 	if group == systemGroup {
 		n.accounts.applied(n.cfg.NodeID, fx)

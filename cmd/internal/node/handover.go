@@ -48,7 +48,8 @@ func (h *handover) Drain(ctx context.Context, d wire.Drain) (wire.DrainAnswer, e
 	}
 	drain := &entry.LinkDrain{Cluster: d.Cluster, Switch: d.Switch, Millis: (h.length(d) + drainSlack).Milliseconds()}
 	err := h.everywhere(ctx, func(uint64, core.Link) entry.Command { return drain },
-		func(l core.Link) bool { return l.Gate.Drain != 0 || l.Gate.Fenced })
+		// Another switch's drain does not do: of two the shorter counts, and the machine tells which that is.
+		func(l core.Link) bool { return l.Gate.Drain != 0 && l.Gate.Switch == d.Switch || l.Gate.Fenced })
 	if err != nil {
 		return wire.DrainAnswer{State: "draining"}, err
 	}

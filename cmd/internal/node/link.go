@@ -29,6 +29,8 @@ type linkage struct {
 	conductor *link.Conductor
 	handover  *handover
 	reports   reports
+	seeding   seedProgress
+	degraded  degradation
 }
 
 // close ends the link port.
@@ -41,7 +43,6 @@ func (l *linkage) close() error {
 
 // startLink serves standbys and follows a source, as far as the settings say.
 func (n *Node) startLink(work context.Context) error {
-	n.linkage.handover = &handover{n: n}
 	if err := n.serveLink(); err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (n *Node) startLink(work context.Context) error {
 	}
 	n.linkage.follow = link.New(link.Options{
 		Addresses: n.cfg.LinkSources(), TokenFile: n.cfg.LinkTokenFile, TLS: secure,
-		Name: n.readerName, Cluster: n.ClusterID, Groups: n.groups, Replicas: replicas, Active: n.standsBy, Logger: n.log,
+		Name: func() string { return readerName(n.ClusterID()) }, Cluster: n.ClusterID, Groups: n.groups, Replicas: replicas, Active: n.standsBy, Logger: n.log,
 	})
 	n.linkage.conductor = link.NewConductor(standbyCluster{n}, n.linkage.follow, n.log)
 	n.background.Go(func() { n.linkage.follow.Run(work) })
@@ -67,8 +68,8 @@ func (n *Node) startLink(work context.Context) error {
 	return nil
 }
 
-// readerName is the standby's name on its source: the same for all its nodes.
-func (n *Node) readerName() string { return "standby-" + n.ClusterID() }
+// readerName is a standby's name on its source: the same for all its nodes.
+func readerName(cluster string) string { return "standby-" + cluster }
 
 // serveLink serves the link port, if it is open.
 func (n *Node) serveLink() error {

@@ -62,6 +62,7 @@ func TestAStandbyTakesOverWhatItsSourceHad(t *testing.T) {
 	if readers := source.Link().Readers; len(readers) != 1 || readers[0].Standby != standby.ClusterID() {
 		t.Errorf("readers %+v", readers)
 	}
+	eventually(t, "the standby counts the session", func() bool { return standby.liveSessions()[1]+standby.liveSessions()[2] > 0 })
 	stop(t, source)
 	p, err := standby.Promote(t.Context())
 	if err != nil {
@@ -92,6 +93,10 @@ func TestClientsOfAStandbyAreToldAtOpenAndMayComeBackAfterThePromotion(t *testin
 	var closed *amqp.Error
 	if !errors.As(err, &closed) || closed.Code != amqp.ConnectionForced || !strings.Contains(closed.Reason, standbyReason) {
 		t.Fatalf("dialled a standby: %v", err)
+	}
+	eventually(t, "the standby knows the vhost", func() bool { _, ok := standby.vhostHome("/"); return ok })
+	if err := standby.SetVhostLimit(t.Context(), "guest", "/", "max-queues", 5); !errors.As(err, new(admin.Unavailable)) || !strings.Contains(err.Error(), standbyReason) {
+		t.Errorf("a change of a standby: %v", err)
 	}
 	if _, err := standby.Promote(t.Context()); err != nil {
 		t.Fatal(err)

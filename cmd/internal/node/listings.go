@@ -2,15 +2,14 @@ package node
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/jsontable"
 	"github.com/understudy-mq/understudy/core"
-	"github.com/understudy-mq/understudy/core/message"
 )
 
 // gather lists something of one vhost, or with "" of all. The groups' goroutines wait only while list reads; making rows of
@@ -40,23 +39,70 @@ func (n *Node) vhostsToList(vhost string) []string {
 
 // Queues lists queues.
 func (n *Node) Queues(vhost string) []api.Queue {
+	members, online := n.memberNames()
+	now := time.Now()
 	return gather(n, vhost, (*core.Machine).Queues, func(group uint64, q core.QueueInfo) api.Queue {
-		arguments := tableOf(q.Arguments)
-		kind, _ := arguments["x-queue-type"].(string)
-		if kind == "" {
-			kind = "classic"
-		}
-		row := api.Queue{
-			Name: q.Name, Vhost: q.Vhost, Type: kind, Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive,
-			Arguments: arguments, State: "running", Node: n.leaderName(group), Messages: uint64(q.Ready + q.Unacknowledged),
-			MessagesReady: uint64(q.Ready), MessagesUnacknowledged: uint64(q.Unacknowledged), Consumers: q.Consumers,
-			MessageBytesReady: q.ReadyBytes, Policy: orNull(q.Policy), OperatorPolicy: orNull(q.OperatorPolicy),
-		}
-		if row.Node == "" {
-			row.State = "down"
-		}
-		return row
+		return n.queueRow(now, group, &q, members, online)
 	})
+}
+
+// Queue is one queue's row.
+func (n *Node) Queue(vhost, name string) (row api.Queue, ok bool) {
+	home, ok := n.vhostHome(vhost)
+	if !ok {
+		return row, false
+	}
+	var q core.QueueInfo
+	n.states[home.Group].View(func(m *core.Machine) { q, ok = m.Queue(vhost, name) })
+	if !ok {
+		return row, false
+	}
+	members, online := n.memberNames()
+	return n.queueRow(time.Now(), home.Group, &q, members, online), true
+}
+
+func (n *Node) queueRow(now time.Time, group uint64, q *core.QueueInfo, members, online []string) api.Queue {
+	arguments := jsontable.Decode(q.Arguments)
+	kind, _ := arguments["x-queue-type"].(string)
+	if kind == "" {
+		kind = "classic"
+	}
+	counts := totalCounts(uint64(q.Ready), uint64(q.Unacknowledged))
+	key := q.Vhost + "\x00" + q.Name
+	depths := n.rates.stats(now, "depths\x00"+key, counts)
+	row := api.Queue{
+		QueueBasics: api.QueueBasics{
+			Name: q.Name, Vhost: q.Vhost, Type: kind, Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive,
+			Arguments: arguments, State: "running", Node: n.leaderName(group),
+		},
+		QueueTotals: api.QueueTotals{
+			Messages: uint64(q.Ready + q.Unacknowledged), MessagesReady: uint64(q.Ready), MessagesUnacknowledged: uint64(q.Unacknowledged),
+		},
+		MessagesDetails: rateOf(depths, "messages"), MessagesReadyDetails: rateOf(depths, "messages_ready"),
+		MessagesUnacknowledgedDetails: rateOf(depths, "messages_unacknowledged"),
+		Consumers:                     q.Consumers,
+		MessageBytesReady:             q.ReadyBytes, Policy: orNull(q.Policy), OperatorPolicy: orNull(q.OperatorPolicy),
+		SingleActiveConsumerTag: orNull(q.Active), MessageStats: n.rates.stats(now, "queue\x00"+key, queueCounts(&q.Counters)),
+	}
+	if row.Node == "" {
+		row.State = "down"
+	}
+	if kind == "quorum" {
+		row.Leader, row.Members, row.Online = row.Node, members, online
+	}
+	return row
+}
+
+// memberNames are the nodes that keep what is in a queue: all.
+func (n *Node) memberNames() (members, online []string) {
+	for _, m := range n.Cluster().Members {
+		name := admin.NodeName(m.ID)
+		members = append(members, name)
+		if m.Running || m.ID == n.cfg.NodeID {
+			online = append(online, name)
+		}
+	}
+	return members, online
 }
 
 // leaderName is the node that leads a group, "" for none.
@@ -69,10 +115,14 @@ func (n *Node) leaderName(group uint64) string {
 
 // Exchanges lists exchanges.
 func (n *Node) Exchanges(vhost string) []api.Exchange {
+	now := time.Now()
 	return gather(n, vhost, (*core.Machine).Exchanges, func(_ uint64, x core.ExchangeInfo) api.Exchange {
 		return api.Exchange{
 			Name: x.Name, Vhost: x.Vhost, Type: x.Type, Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal,
-			Arguments: tableOf(x.Arguments), Policy: orNull(x.Policy), OperatorPolicy: orNull(x.OperatorPolicy),
+			Arguments: jsontable.Decode(x.Arguments), Policy: orNull(x.Policy), OperatorPolicy: orNull(x.OperatorPolicy),
+			MessageStats: n.rates.stats(now, "exchange\x00"+x.Vhost+"\x00"+x.Name, []count{
+				{name: "publish_in", value: x.Counters.In}, {name: "publish_out", value: x.Counters.Out},
+			}),
 		}
 	})
 }
@@ -97,7 +147,7 @@ func (n *Node) Bindings(vhost string) []api.Binding {
 	return gather(n, vhost, list, func(_ uint64, b core.BindingInfo) api.Binding {
 		row := api.Binding{
 			Source: b.Source, Vhost: b.Vhost, Destination: b.Destination, DestinationType: "exchange", RoutingKey: b.Key,
-			Arguments: tableOf(b.Arguments), PropertiesKey: propertiesKeyOf(b.Key, b.Arguments),
+			Arguments: jsontable.Decode(b.Arguments), PropertiesKey: propertiesKeyOf(b.Key, b.Arguments),
 		}
 		if b.ToQueue {
 			row.DestinationType = "queue"
@@ -132,7 +182,7 @@ func (n *Node) Consumers(vhost string) []api.Consumer {
 		}
 		return api.Consumer{
 			ConsumerTag: c.Tag, Queue: api.QueueRef{Name: c.Queue, Vhost: c.Vhost}, AckRequired: !c.NoAck, Exclusive: c.Exclusive,
-			PrefetchCount: c.Prefetch, Active: c.Active, ActivityStatus: status, Arguments: tableOf(c.Arguments),
+			PrefetchCount: c.Prefetch, Active: c.Active, ActivityStatus: status, Arguments: jsontable.Decode(c.Arguments),
 			ChannelDetails: api.ChannelRef{
 				Name:           channelName(c.session.Connection, c.Channel),
 				ConnectionName: c.session.Connection, Node: admin.NodeName(c.session.Node), Number: c.Channel, User: c.session.User,
@@ -169,46 +219,4 @@ func connectionRef(connection string) api.ConnectionRef {
 	peer, _, _ := strings.Cut(connection, " -> ")
 	host, port := hostPort(peer)
 	return api.ConnectionRef{Name: connection, PeerHost: host, PeerPort: port}
-}
-
-// tableOf renders a field table for JSON; empty for none. The machine holds only tables that it could read.
-func tableOf(b []byte) map[string]any {
-	t, err := message.ParseTable(b)
-	if err != nil {
-		return map[string]any{}
-	}
-	return plainTable(t)
-}
-
-func plainTable(t message.Table) map[string]any {
-	out := make(map[string]any, len(t))
-	for _, f := range t {
-		out[f.Key] = plain(f.Value)
-	}
-	return out
-}
-
-// plain makes a table's value one that JSON has.
-func plain(v any) any {
-	switch v := v.(type) {
-	case message.Table:
-		return plainTable(v)
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = plain(v[i])
-		}
-		return out
-	case message.Timestamp:
-		return time.Unix(int64(v), 0).UTC().Format(time.RFC3339)
-	case message.Decimal:
-		return float64(v.Value) / math.Pow10(int(v.Scale))
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Sprint(v)
-		}
-	case float32:
-		return plain(float64(v))
-	}
-	return v
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/jsontable"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
@@ -124,7 +125,7 @@ func propertiesOf(b []byte) map[string]any {
 		value    any
 	}{
 		{message.PropContentType, "content_type", p.ContentType}, {message.PropContentEncoding, "content_encoding", p.ContentEncoding},
-		{message.PropHeaders, "headers", tableOf(p.Headers)}, {message.PropDeliveryMode, "delivery_mode", p.DeliveryMode},
+		{message.PropHeaders, "headers", jsontable.Decode(p.Headers)}, {message.PropDeliveryMode, "delivery_mode", p.DeliveryMode},
 		{message.PropPriority, "priority", p.Priority}, {message.PropCorrelationID, "correlation_id", p.CorrelationID},
 		{message.PropReplyTo, "reply_to", p.ReplyTo}, {message.PropExpiration, "expiration", p.Expiration},
 		{message.PropMessageID, "message_id", p.MessageID}, {message.PropTimestamp, "timestamp", int64(p.Timestamp)},
@@ -219,7 +220,7 @@ func encodeProperties(user string, p api.MessageProperties) ([]byte, error) {
 	}
 	if p.Headers != nil {
 		var err error
-		if x.Headers, err = encodeTable(p.Headers); err != nil {
+		if x.Headers, err = jsontable.Encode(p.Headers); err != nil {
 			return nil, fmt.Errorf("headers: %w", err)
 		}
 		x.Set |= message.PropHeaders

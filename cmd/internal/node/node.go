@@ -66,11 +66,17 @@ type Node struct {
 	accounts  *accounts
 	alarms    *alarms
 	linkage   linkage
+	seeded    bool // the groups began with a source's snapshot
 	gate      *gate.Gate
-	audit     *audit.Log
-	logins    *auth.Authenticator
-	admin     *http.Server
 
+	adminHandler atomic.Pointer[http.Handler]
+	audit        *audit.Log
+	logins       *auth.Authenticator
+	admin        *http.Server
+
+	rates         meter
+	importing     sync.Mutex             // held while definitions are imported
+	pending       atomic.Pointer[[]byte] // definitions that are to be loaded before clients are served
 	registered    registrations
 	announcements chan toSay
 	started       time.Time
@@ -155,26 +161,42 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 
 func newNode(o Options, folder *Folder) *Node {
 	people := newAccounts()
-	return &Node{
+	n := &Node{
 		o: o, cfg: o.Config, log: o.Logger, folder: folder, metrics: telemetry.NewMetrics(o.Logger),
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
-		started: time.Now(), registered: registrations{in: map[uint64]bool{}}, announcements: make(chan toSay, announcementsMax),
-		accounts: people, alarms: newAlarms(o),
+		started: time.Now(), rates: meter{readings: map[string]*reading{}}, registered: registrations{in: map[uint64]bool{}},
+		announcements: make(chan toSay, announcementsMax),
+		accounts:      people, alarms: newAlarms(o),
 		logins: auth.New(auth.Options{Users: people.registry}),
 	}
+	n.linkage.handover = &handover{n: n}
+	return n
 }
 
 func (n *Node) start(ctx context.Context) error {
 	if err := n.listen(); err != nil {
 		return err
 	}
-	if err := n.claim(ctx); err != nil {
+	if err := n.takeDefinitions(); err != nil {
+		return err
+	}
+	seed, err := n.seedFolder(ctx)
+	if err != nil {
+		return err
+	}
+	if err := n.claim(ctx, seed); err != nil {
+		return err
+	}
+	if err := n.keepDefinitions(); err != nil {
 		return err
 	}
 	if err := n.openAudit(); err != nil {
 		return err
 	}
 	if err := n.openStore(); err != nil {
+		return err
+	}
+	if err := n.takeSeed(ctx, seed); err != nil {
 		return err
 	}
 	if err := n.openClients(); err != nil {
@@ -185,10 +207,8 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	work, stop := context.WithCancel(context.Background())
 	n.stop = stop
-	if err := n.serveAdmin(); err != nil {
-		return errors.Join(err, n.raft.Stop(ctx))
-	}
-	if err := n.startLink(work); err != nil {
+	if err := errors.Join(n.startLink(work), n.serveAdmin()); err != nil {
+		stop()
 		return errors.Join(err, n.raft.Stop(ctx))
 	}
 	n.background.Go(func() { n.accounts.watch(work) })
@@ -202,7 +222,7 @@ func (n *Node) start(ctx context.Context) error {
 }
 
 // claim makes the folder this node's, asking the cluster to join where that is wanted.
-func (n *Node) claim(ctx context.Context) error {
+func (n *Node) claim(ctx context.Context, seed *seedRecord) error {
 	want := Identity{NodeID: n.cfg.NodeID, Groups: n.cfg.Groups}
 	switch known := n.folder.Identity(); {
 	case n.folder.Fresh() && n.cfg.Join != "":
@@ -211,6 +231,9 @@ func (n *Node) claim(ctx context.Context) error {
 			return err
 		}
 		want.Groups, want.ClusterID, want.Joined = cluster.Groups, cluster.ID, true
+	case seed != nil: // it has its source's number of groups
+		n.seeded = true
+		want.Groups, want.ClusterID = len(seed.Seed.Files)-1, seed.Standby
 	case known.Joined: // it has the cluster's number of groups, whatever its own setting
 		want.Groups = known.Groups
 	}
@@ -282,6 +305,7 @@ func (n *Node) startRaft(listen string) error {
 		Peers:     peers,
 		Join:      n.folder.Identity().Joined,
 		Standby:   n.cfg.Standby,
+		Seeded:    n.seeded,
 		Groups:    n.groups,
 		Machines:  machines,
 		Codec:     codec(),
@@ -322,6 +346,7 @@ func (n *Node) observer() replication.Observer {
 		Unregistered: func(group uint64, reason string) {
 			n.registered.set(group, false)
 			n.broker.Unregistered(group, reason)
+			n.gate.Refresh(group)                         // it may be for a snapshot
 			if group == systemGroup && n.clients != nil { // who may do what is not known for certain
 				n.clients.CloseAll(reason)
 			}
@@ -344,6 +369,9 @@ func (n *Node) Ready() error {
 	}
 	if !n.formed.Load() {
 		return errors.New("cluster is forming")
+	}
+	if n.pending.Load() != nil {
+		return errors.New("definitions are being loaded")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/jsontable"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 )
@@ -24,7 +25,7 @@ func (n *Node) DeclareQueue(ctx context.Context, user, vhost, name string, q api
 	if err := checkObjectName("queue name", name); err != nil {
 		return false, err
 	}
-	if cmd.Arguments, err = encodeTable(q.Arguments); err != nil {
+	if cmd.Arguments, err = jsontable.Encode(q.Arguments); err != nil {
 		return false, fmt.Errorf("arguments: %w", err)
 	}
 	err = n.run(ctx, user, vhost, func() (entry.Addressed, error) {
@@ -77,7 +78,7 @@ func (n *Node) DeclareExchange(ctx context.Context, user, vhost, name string, x 
 	if err := checkObjectName("exchange name", name); err != nil {
 		return false, err
 	}
-	if cmd.Arguments, err = encodeTable(x.Arguments); err != nil {
+	if cmd.Arguments, err = jsontable.Encode(x.Arguments); err != nil {
 		return false, fmt.Errorf("arguments: %w", err)
 	}
 	err = n.run(ctx, user, vhost, func() (entry.Addressed, error) {
@@ -104,7 +105,7 @@ func (n *Node) Bind(ctx context.Context, user string, at api.BindingRef, b api.N
 	if err := checkObjectName("routing key", b.RoutingKey); err != nil {
 		return "", err
 	}
-	arguments, err := encodeTable(b.Arguments)
+	arguments, err := jsontable.Encode(b.Arguments)
 	if err != nil {
 		return "", fmt.Errorf("arguments: %w", err)
 	}

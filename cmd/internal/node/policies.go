@@ -3,21 +3,16 @@ package node
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/cmd/internal/audit"
+	"github.com/understudy-mq/understudy/cmd/internal/definitions"
+	"github.com/understudy-mq/understudy/cmd/internal/jsontable"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
-	"github.com/understudy-mq/understudy/core/message"
 )
 
 // Policies lists policies, or with operator operator policies.
@@ -27,28 +22,26 @@ func (n *Node) Policies(vhost string, operator bool) []api.Policy {
 	}
 	return gather(n, vhost, list, func(_ uint64, p core.PolicyInfo) api.Policy {
 		return api.Policy{
-			Vhost: p.Vhost, Name: p.Name, Pattern: p.Pattern, ApplyTo: p.ApplyTo, Priority: p.Priority, Definition: tableOf(p.Definition),
+			Vhost: p.Vhost, Name: p.Name, Pattern: p.Pattern, ApplyTo: p.ApplyTo, Priority: p.Priority, Definition: jsontable.Decode(p.Definition),
 		}
 	})
 }
 
 // SetPolicy makes or replaces a policy.
 func (n *Node) SetPolicy(ctx context.Context, by string, operator bool, vhost, name string, p api.NewPolicy) error {
-	definition, err := encodeTable(p.Definition)
+	cmd, err := definitions.PolicyCommand(vhost, name, p, operator)
 	if err != nil {
-		return fmt.Errorf("definition of policy '%s': %w", name, err)
-	}
-	cmd := &entry.PolicySet{
-		Vhost: vhost, Name: name, Pattern: *p.Pattern, ApplyTo: p.ApplyTo, Priority: p.Priority, Operator: operator, Definition: definition,
-	}
-	if err := core.CheckPolicy(cmd); err != nil {
 		return err
 	}
-	what := audit.Event{Event: policyEvent("policy_set", operator), By: by, Vhost: vhost, Text: name}
+	return n.setPolicy(ctx, by, cmd)
+}
+
+func (n *Node) setPolicy(ctx context.Context, by string, cmd *entry.PolicySet) error {
+	what := audit.Event{Event: policyEvent("policy_set", cmd.Operator), By: by, Vhost: cmd.Vhost, Text: cmd.Name}
 	return n.recorded(ctx, what, cmd, func(m *core.Machine) bool {
-		p, ok := policyOf(m, operator, vhost, name)
+		p, ok := policyOf(m, cmd.Operator, cmd.Vhost, cmd.Name)
 		return ok && p.Pattern == cmd.Pattern && p.ApplyTo == cmd.ApplyTo && p.Priority == cmd.Priority &&
-			bytes.Equal(p.Definition, definition)
+			bytes.Equal(p.Definition, cmd.Definition)
 	})
 }
 
@@ -148,82 +141,6 @@ func (n *Node) limitsOf(vhost string) (cmd *entry.VhostLimit, ok bool) {
 func vhostLimit(m *core.Machine, vhost string) (*entry.VhostLimit, bool) {
 	v, ok := m.Vhost(vhost)
 	return &entry.VhostLimit{Vhost: vhost, MaxQueues: v.MaxQueues, Connections: v.MaxConnections}, ok
-}
-
-// encodeTable makes a field table of a JSON object, its keys in order: whole numbers become 64-bit integers, others doubles.
-// Errors name the key that no table holds, or the limit that is exceeded.
-func encodeTable(object map[string]json.RawMessage) ([]byte, error) {
-	values := make(map[string]any, len(object))
-	for key, raw := range object {
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber()
-		var v any
-		if err := d.Decode(&v); err != nil {
-			return nil, fmt.Errorf("'%s': %w", key, err)
-		}
-		values[key] = v
-	}
-	t, err := tableFrom(values, 1)
-	if err != nil {
-		return nil, err
-	}
-	b := message.AppendTable(nil, t)
-	return b, message.Check(b)
-}
-
-func tableFrom(object map[string]any, depth int) (message.Table, error) {
-	if depth > message.TableDepthMax {
-		return nil, fmt.Errorf("more than %d levels", message.TableDepthMax)
-	}
-	t := make(message.Table, 0, len(object))
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if len(key) > math.MaxUint8 {
-			return nil, fmt.Errorf("a key has %d bytes, at most %d are allowed", len(key), math.MaxUint8)
-		}
-		v, err := fieldFrom(object[key], depth)
-		if err != nil {
-			return nil, fmt.Errorf("'%s': %w", key, err)
-		}
-		t = append(t, message.Field{Key: key, Value: v})
-	}
-	return t, nil
-}
-
-func fieldFrom(v any, depth int) (any, error) {
-	switch v := v.(type) {
-	case map[string]any:
-		return tableFrom(v, depth+1)
-	case []any:
-		if depth >= message.TableDepthMax {
-			return nil, fmt.Errorf("more than %d levels", message.TableDepthMax)
-		}
-		list := make([]any, len(v))
-		for i := range v {
-			var err error
-			if list[i], err = fieldFrom(v[i], depth+1); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
-	case json.Number:
-		return numberFrom(v.String())
-	}
-	return v, nil // string, bool or nil
-}
-
-func numberFrom(text string) (any, error) {
-	if !strings.ContainsAny(text, ".eE") {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return nil, errors.New("a whole number must fit 64 bits")
-		}
-		return n, nil
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return nil, fmt.Errorf("%s is no number that a double holds", text)
-	}
-	return f, nil
 }
 
 var _ admin.Policies = (*Node)(nil)

@@ -10,11 +10,13 @@ import (
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/core"
-	"github.com/understudy-mq/understudy/core/entry"
 )
 
 // promotionFile holds what the node knew when its cluster was promoted.
 const promotionFile = "promotion.json"
+
+// sessionsInterval is how old the count of live sessions in a report may be: counting takes looking at each.
+const sessionsInterval = 2 * time.Second
 
 // reports is what the node last knew of its source before the promotion.
 type reports struct {
@@ -44,7 +46,12 @@ func (n *Node) watchPromotion(ctx context.Context) {
 		}
 	}
 	g := n.raft.Group(systemGroup)
+	var live map[uint64]int
+	var counted time.Time
 	for n.linkState(systemGroup).Role != core.RolePromoted {
+		if n.standsBy() && time.Since(counted) > sessionsInterval {
+			live, counted = n.liveSessions(), time.Now()
+		}
 		select {
 		case <-g.Changed():
 		case <-time.After(time.Second):
@@ -53,7 +60,7 @@ func (n *Node) watchPromotion(ctx context.Context) {
 		}
 	}
 	if n.linkage.reports.get().At == 0 {
-		n.report(name)
+		n.report(name, live)
 	}
 	n.serveAsPromoted(ctx)
 }
@@ -76,8 +83,25 @@ func (n *Node) serveAsPromoted(ctx context.Context) {
 	n.log.Warn("this cluster was promoted and serves now")
 }
 
+// liveSessions counts, by data group, the sessions that are attached to a node of the source.
+func (n *Node) liveSessions() map[uint64]int {
+	live := map[uint64]int{}
+	for _, g := range n.groups[1:] {
+		n.states[g].View(func(m *core.Machine) {
+			for _, v := range m.Vhosts() {
+				for _, s := range m.Sessions(v.Name) {
+					if s.Attached || s.Key == "" {
+						live[g]++
+					}
+				}
+			}
+		})
+	}
+	return live
+}
+
 // report writes down what the node knows at the cut.
-func (n *Node) report(name string) {
+func (n *Node) report(name string, live map[uint64]int) {
 	first := n.linkState(systemGroup)
 	p := api.Promotion{
 		Kind: "forced", Cluster: n.ClusterID(), Source: first.Source, Generation: first.Generation.Number, At: time.Now().UnixMilli(),
@@ -88,8 +112,9 @@ func (n *Node) report(name string) {
 	for _, f := range n.linkage.follow.Followers() {
 		row := api.PromotionGroup{
 			Group: f.Group, Position: api.LinkPosition{Index: f.Position.Index, Term: f.Position.Term, Stamp: f.Stamp},
-			LagEntries: f.Lag.Entries, ContactAge: age(f.Lag.ContactAge),
+			LagEntries: f.Lag.Entries, ContactAge: age(f.Lag.ContactAge), Sessions: live[f.Group],
 		}
+		p.SessionsLive += row.Sessions
 		if f.Lag.ContactAge >= 0 {
 			row.LastContact = new(p.At - int64(f.Lag.ContactAge*1000))
 		}
@@ -107,6 +132,3 @@ func (n *Node) report(name string) {
 		n.log.Error("the promotion's report could not be kept", "error", err)
 	}
 }
-
-// seeded answers where a group that began with a source's snapshot stands, and its state's fingerprint there.
-func (f *Folder) seeded(uint64) (at entry.Position, fingerprint uint64, ok bool) { return at, 0, false }

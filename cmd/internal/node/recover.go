@@ -46,7 +46,7 @@ func ForceNewCluster(ctx context.Context, o Options) (Recovered, error) {
 func (n *Node) recover(ctx context.Context) (r Recovered, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
-	if err := n.claim(ctx); err != nil {
+	if err := n.claim(ctx, nil); err != nil {
 		return r, err
 	}
 	if err := n.openStore(); err != nil {

@@ -35,7 +35,7 @@ func (n *Node) formStandby(last *proposal) {
 
 // standbyReady is Ready of a standby: it follows its source, or waits for it.
 func (n *Node) standbyReady() error {
-	if n.ClusterID() == "" {
+	if n.presentID() == "" {
 		return errors.New("standby is forming")
 	}
 	for _, g := range n.groups {
@@ -69,6 +69,15 @@ func (n *Node) promotedLately() bool {
 
 // noUsersYet says whether this is a standby to which its source's users have not come: it cannot judge passwords.
 func (n *Node) noUsersYet() bool { return n.standsBy() && n.accounts.registry.Generation() == 0 }
+
+// linkChanges looks for changes of a group's part in the link among effects.
+func (n *Node) linkChanges(fx *core.Effects) {
+	for i := range fx.List {
+		if e := &fx.List[i]; e.Kind == core.EffectLink {
+			n.linkChanged(e)
+		}
+	}
+}
 
 // linkChanged reacts to a change of a group's part in the link, in its apply goroutine.
 func (n *Node) linkChanged(e *core.Effect) {

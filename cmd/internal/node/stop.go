@@ -44,6 +44,9 @@ func (n *Node) closeClients(ctx context.Context) {
 // release gives back what start has taken, as far as it got.
 func (n *Node) release() error {
 	var errs []error
+	if n.admin != nil {
+		_ = n.admin.Close() // of a node that did not come up, too
+	}
 	for _, l := range n.listeners {
 		_ = l.Close() // a server may have closed it
 	}

@@ -65,7 +65,7 @@ func (h *homes) of(name string) (core.RegisteredVhost, bool) {
 // vhostHome answers where a vhost is.
 func (n *Node) vhostHome(name string) (session.Home, bool) {
 	v, ok := n.accounts.homes.of(name)
-	return session.Home{ID: v.ID, Group: v.Group}, ok && n.formed.Load()
+	return session.Home{ID: v.ID, Group: v.Group}, ok && (n.formed.Load() || n.standsBy())
 }
 
 func (n *Node) dataGroups() uint64 { return uint64(len(n.groups) - 1) }
@@ -188,7 +188,12 @@ const descriptionBytesMax = 1024
 // PutVhost makes a vhost, or changes what is said of one. It answers once both groups have it; created says that it was not
 // there before.
 func (n *Node) PutVhost(ctx context.Context, by, name string, v api.NewVhost) (created bool, err error) {
-	cmd := entry.VhostPut{ID: uuid.NewString(), Name: name, Groups: n.dataGroups(), Owner: by}
+	return n.putVhost(ctx, by, by, name, v)
+}
+
+// putVhost is PutVhost with the user who may do everything in a new vhost; "" for nobody.
+func (n *Node) putVhost(ctx context.Context, by, owner, name string, v api.NewVhost) (created bool, err error) {
+	cmd := entry.VhostPut{ID: uuid.NewString(), Name: name, Groups: n.dataGroups(), Owner: owner}
 	now, _ := n.accounts.homes.of(name)
 	if err := errors.Join(checkName("vhost name", name), describe(&cmd, now, v)); err != nil {
 		return false, err

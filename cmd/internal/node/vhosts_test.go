@@ -237,7 +237,7 @@ func TestAVhostOfAnOlderFolderIsKept(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, step := range []func() error{
-		func() error { return old.claim(ctx) }, old.openAudit, old.openStore, old.openClients, func() error { return old.startRaft("") },
+		func() error { return old.claim(ctx, nil) }, old.openAudit, old.openStore, old.openClients, func() error { return old.startRaft("") },
 	} {
 		if err := step(); err != nil {
 			t.Fatal(err)

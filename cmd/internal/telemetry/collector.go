@@ -37,6 +37,7 @@ type collector struct {
 
 	identity *prometheus.Desc
 	build    *prometheus.Desc
+	sizes    *prometheus.Desc
 	ready    *prometheus.Desc
 	rows     []row
 	groups   []groupRow
@@ -59,6 +60,7 @@ func newCollector(id Identity, s Sources) *collector {
 		[]string{"rabbitmq_node", "rabbitmq_cluster", "rabbitmq_endpoint"}, nil)
 	c.build = prometheus.NewDesc("rabbitmq_build_info", "Versions.",
 		[]string{"rabbitmq_version", "product_name", "product_version"}, nil)
+	c.sizes = prometheus.NewDesc("rabbitmq_message_size_bytes", "Size of the bodies published.", nil, protocol)
 	c.ready = prometheus.NewDesc("understudy_ready", "1 if clients are served.", nil, nil)
 	c.rows = slices.Concat(totalRows(), messageRows(), sessionRows(), logRows(), alarmRows())
 	c.groups = groupRows()
@@ -70,6 +72,7 @@ func newCollector(id Identity, s Sources) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.identity
 	ch <- c.build
+	ch <- c.sizes
 	ch <- c.ready
 	for _, r := range c.rows {
 		ch <- r.desc
@@ -89,6 +92,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.build, prometheus.GaugeValue, 1, c.id.RabbitMQ, "Understudy", c.id.Version)
 	ch <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, truth(c.sources.Ready()))
 	now := reading{c.sources.Messages(), c.sources.Totals(), c.sources.Sessions(), c.sources.Log(), c.sources.Alarms()}
+	ch <- sizes(c.sizes, &now.messages)
 	for _, r := range c.rows {
 		ch <- prometheus.MustNewConstMetric(r.desc, r.kind, r.value(&now))
 	}
@@ -116,6 +120,10 @@ func totalRows() []row {
 		return row{prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue,
 			func(r *reading) float64 { return float64(value(&r.totals)) }}
 	}
+	global := func(name, help string, value func(*Totals) uint64) row {
+		return row{prometheus.NewDesc("rabbitmq_global_"+name, help, nil, protocol), prometheus.GaugeValue,
+			func(r *reading) float64 { return float64(value(&r.totals)) }}
+	}
 	return []row{
 		gauge("rabbitmq_queues", "Queues of the groups that this node leads.", func(t *Totals) uint64 { return t.Queues }),
 		gauge("rabbitmq_consumers", "Consumers of those queues.", func(t *Totals) uint64 { return t.Consumers }),
@@ -124,35 +132,12 @@ func totalRows() []row {
 		gauge("rabbitmq_queue_messages", "Messages of those queues.", func(t *Totals) uint64 { return t.Ready + t.Unacked }),
 		gauge("rabbitmq_connections", "Client connections.", func(t *Totals) uint64 { return t.Connections }),
 		gauge("rabbitmq_channels", "Open channels.", func(t *Totals) uint64 { return t.Channels }),
+		global("publishers", "Channels of this node's clients that have published.", func(t *Totals) uint64 { return t.Publishers }),
+		global("consumers", "Consumers of this node's clients.", func(t *Totals) uint64 { return t.OwnConsumers }),
 		gauge("understudy_sessions_attached", "Named sessions with a connection, in the groups that this node leads.",
 			func(t *Totals) uint64 { return t.SessionsAttached }),
 		gauge("understudy_sessions_detached", "Named sessions without one, in those groups.",
 			func(t *Totals) uint64 { return t.SessionsDetached }),
-	}
-}
-
-func messageRows() []row {
-	counter := func(name, help string, value func(*Messages) uint64) row {
-		return row{prometheus.NewDesc("rabbitmq_global_messages_"+name+"_total", help, nil, protocol), prometheus.CounterValue,
-			func(r *reading) float64 { return float64(value(&r.messages)) }}
-	}
-	return []row{
-		counter("confirmed", "Publishes confirmed.", func(m *Messages) uint64 { return m.Confirmed }),
-		counter("unroutable_returned", "Mandatory publishes returned.", func(m *Messages) uint64 { return m.Returned }),
-		counter("delivered_consume_manual_ack", "Deliveries to consumers that acknowledge.",
-			func(m *Messages) uint64 { return m.DeliveredManualAck }),
-		counter("delivered_consume_auto_ack", "Deliveries to consumers that do not.",
-			func(m *Messages) uint64 { return m.DeliveredAutoAck }),
-		counter("delivered", "Deliveries to consumers.",
-			func(m *Messages) uint64 { return m.DeliveredManualAck + m.DeliveredAutoAck }),
-		counter("redelivered", "Deliveries that were not the first.", func(m *Messages) uint64 { return m.Redelivered }),
-		counter("get_empty", "Gets that found nothing.", func(m *Messages) uint64 { return m.GotEmpty }),
-		{prometheus.NewDesc("understudy_messages_got_total", "Gets that found a message.", nil, nil), prometheus.CounterValue,
-			func(r *reading) float64 { return float64(r.messages.Got) }},
-		{prometheus.NewDesc("understudy_messages_nacked_total", "Publishes refused to a confirming publisher.", nil, nil),
-			prometheus.CounterValue, func(r *reading) float64 { return float64(r.messages.Nacked) }},
-		{prometheus.NewDesc("understudy_sessions_attached_total", "Sessions attached.", nil, nil), prometheus.CounterValue,
-			func(r *reading) float64 { return float64(r.messages.SessionsAttached) }},
 	}
 }
 
@@ -186,11 +171,15 @@ func logRows() []row {
 	}
 }
 
+// groupRows have the names of RabbitMQ 4's and of 3's dashboards where both have the thing.
 func groupRows() []groupRow {
 	labelled := func(name, help string, kind prometheus.ValueType, value func(Group) float64) groupRow {
 		return groupRow{prometheus.NewDesc(name, help, []string{"group"}, nil), kind, value}
 	}
 	gauge, count := prometheus.GaugeValue, prometheus.CounterValue
+	raft := func(name, help string, value func(Group) float64) groupRow {
+		return labelled("rabbitmq_raft_"+name, help, gauge, value)
+	}
 	return []groupRow{
 		labelled("understudy_group_leader", "Node id of the leader, 0 for none.", gauge, func(g Group) float64 { return float64(g.Leader) }),
 		labelled("understudy_group_leads", "1 if this node leads.", gauge, func(g Group) float64 { return truth(g.Leads) }),
@@ -198,10 +187,20 @@ func groupRows() []groupRow {
 		labelled("understudy_group_first_index", "First entry that the log still has.", gauge, func(g Group) float64 { return float64(g.First) }),
 		labelled("understudy_group_stopped", "1 if the group has stopped for an error.", gauge, func(g Group) float64 { return truth(g.Stopped) }),
 		labelled("rabbitmq_raft_term", "Raft term.", count, func(g Group) float64 { return float64(g.Term) }),
-		labelled("rabbitmq_raft_commit_index", "Last entry committed.", gauge, func(g Group) float64 { return float64(g.Commit) }),
-		labelled("rabbitmq_raft_last_written_index", "Last entry of the log.", gauge, func(g Group) float64 { return float64(g.Last) }),
+		labelled("rabbitmq_raft_term_total", "Raft term.", count, func(g Group) float64 { return float64(g.Term) }),
+		raft("commit_index", "Last entry committed.", func(g Group) float64 { return float64(g.Commit) }),
+		raft("log_commit_index", "Last entry committed.", func(g Group) float64 { return float64(g.Commit) }),
+		raft("log_last_applied_index", "Last entry applied.", func(g Group) float64 { return float64(g.Applied) }),
+		raft("last_written_index", "Last entry of the log.", func(g Group) float64 { return float64(g.Last) }),
+		raft("log_last_written_index", "Last entry of the log.", func(g Group) float64 { return float64(g.Last) }),
+		raft("snapshot_index", "Last entry that the log no longer has.", func(g Group) float64 { return float64(max(g.First, 1) - 1) }),
+		raft("log_snapshot_index", "Last entry that the log no longer has.", func(g Group) float64 { return float64(max(g.First, 1) - 1) }),
+		raft("commit_latency_seconds", "Time until the node's newest batch was applied.", latency),
+		raft("entry_commit_latency_seconds", "Time until the node's newest batch was applied.", latency),
 	}
 }
+
+func latency(g Group) float64 { return g.CommitLatency.Seconds() }
 
 func (c *collector) processRows() []processRow {
 	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }

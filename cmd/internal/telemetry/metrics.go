@@ -3,10 +3,13 @@ package telemetry
 import (
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/understudy-mq/understudy/core"
 )
 
 // Identity is what does not change while a node runs.
@@ -17,9 +20,12 @@ type Identity struct {
 	Data     string // data folder: its disk's free space is reported
 }
 
-// Messages count what has crossed the node's connections since its start.
+// Messages count what has crossed the node's connections since its start, and what the groups that it leads did by themselves,
+// so that a sum over all nodes counts each once.
 type Messages struct {
-	Confirmed, Nacked, Returned, DeliveredManualAck, DeliveredAutoAck, Redelivered, Got, GotEmpty, SessionsAttached uint64
+	core.Counters
+	core.Buried
+	SessionsAttached uint64
 }
 
 // Totals are what a node holds now. Queues, messages and consumers are those of the groups that it leads, so that a sum
@@ -27,6 +33,8 @@ type Messages struct {
 type Totals struct {
 	Queues, Ready, Unacked, Consumers uint64
 	Connections, Channels             uint64
+	Publishers                        uint64 // channels of the node's clients that have published
+	OwnConsumers                      uint64 // of the node's clients
 	// Of named sessions, in the groups that the node leads.
 	SessionsAttached, SessionsDetached uint64
 }
@@ -40,6 +48,7 @@ type Group struct {
 	Leader, Term, Commit, Applied, Last, First uint64
 	Leads                                      bool
 	Stopped                                    bool
+	CommitLatency                              time.Duration
 }
 
 // Log counts what the log has done since the start, and its size now.

@@ -6,6 +6,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/understudy-mq/understudy/core"
 )
 
 // scrape is what /metrics says of a node with these sources.
@@ -30,16 +33,26 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 	m.LeaderChanged()
 	text := scrape(t, m, Sources{
 		Messages: func() Messages {
-			return Messages{Confirmed: 1, Nacked: 2, Returned: 3, DeliveredManualAck: 4, DeliveredAutoAck: 5, Redelivered: 6, Got: 7, GotEmpty: 8, SessionsAttached: 9}
+			return Messages{
+				Counters: core.Counters{
+					Confirmed: 1, Nacked: 2, Returned: 3, Delivered: 4, DeliveredNoAck: 5, Redelivered: 6, Got: 7, GotEmpty: 8, GotNoAck: 31,
+					Published: 3, PublishedConfirm: 33, Routed: 34, Dropped: 35, Acknowledged: 36, PublishedBytes: 5050,
+					Sizes: [9]uint64{1, 1, 0, 0, 0, 0, 0, 0, 1}, ChannelsOpened: 37, ChannelsClosed: 38, SessionsOpened: 39,
+					SessionsClosed: 40, QueuesDeclared: 41, QueuesCreated: 42, QueuesDeleted: 43,
+				},
+				Buried:           core.Buried{Rejected: 51, Expired: 52, MaxLength: 53, DeliveryLimit: 54, Arrived: 55},
+				SessionsAttached: 9,
+			}
 		},
 		Totals: func() Totals {
-			return Totals{Queues: 11, Ready: 12, Unacked: 13, Consumers: 14, Connections: 15, Channels: 16, SessionsAttached: 17, SessionsDetached: 18}
+			return Totals{Queues: 11, Ready: 12, Unacked: 13, Consumers: 14, Connections: 15, Channels: 16, Publishers: 17, OwnConsumers: 18,
+				SessionsAttached: 19, SessionsDetached: 20}
 		},
 		Sessions: func() Sessions {
 			return Sessions{Resumed: 31, TakenOver: 32, Expired: 33, Redelivered: 34, Duplicates: 35}
 		},
 		Groups: func() []Group {
-			return []Group{{Group: 2, Leader: 3, Term: 4, Commit: 5, Applied: 6, Last: 7, First: 8, Leads: true, Stopped: true}}
+			return []Group{{Group: 2, Leader: 3, Term: 4, Commit: 5, Applied: 6, Last: 7, First: 8, Leads: true, Stopped: true, CommitLatency: time.Second / 4}}
 		},
 		Log: func() Log { return Log{Bytes: 21, Writes: 22, Syncs: 23, Segments: 24, SegmentBytes: 25} },
 		Alarms: func() Alarms {
@@ -57,14 +70,34 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 		`rabbitmq_global_messages_unroutable_returned_total{protocol="amqp091"} 3`,
 		`rabbitmq_global_messages_delivered_consume_manual_ack_total{protocol="amqp091"} 4`,
 		`rabbitmq_global_messages_delivered_consume_auto_ack_total{protocol="amqp091"} 5`,
-		`rabbitmq_global_messages_delivered_total{protocol="amqp091"} 9`,
+		`rabbitmq_global_messages_delivered_total{protocol="amqp091"} 47`,
+		`rabbitmq_global_messages_delivered_get_manual_ack_total{protocol="amqp091"} 7`,
+		`rabbitmq_global_messages_delivered_get_auto_ack_total{protocol="amqp091"} 31`,
+		`rabbitmq_global_messages_received_total{protocol="amqp091"} 3`,
+		`rabbitmq_global_messages_received_confirm_total{protocol="amqp091"} 33`,
+		`rabbitmq_global_messages_routed_total{protocol="amqp091"} 34`,
+		`rabbitmq_global_messages_unroutable_dropped_total{protocol="amqp091"} 35`,
+		`rabbitmq_global_messages_acknowledged_total{protocol="amqp091"} 36`,
+		`rabbitmq_message_size_bytes_bucket{protocol="amqp091",le="100"} 1`,
+		`rabbitmq_message_size_bytes_bucket{protocol="amqp091",le="1000"} 2`,
+		`rabbitmq_message_size_bytes_bucket{protocol="amqp091",le="1e+08"} 2`,
+		`rabbitmq_message_size_bytes_bucket{protocol="amqp091",le="+Inf"} 3`,
+		`rabbitmq_message_size_bytes_sum{protocol="amqp091"} 5050`,
+		`rabbitmq_global_publishers{protocol="amqp091"} 17`, `rabbitmq_global_consumers{protocol="amqp091"} 18`,
+		"rabbitmq_channels_opened_total 37", "rabbitmq_channels_closed_total 38", "rabbitmq_connections_opened_total 39",
+		"rabbitmq_connections_closed_total 40", "rabbitmq_queues_declared_total 41", "rabbitmq_queues_created_total 42",
+		"rabbitmq_queues_deleted_total 43", `rabbitmq_raft_commit_latency_seconds{group="2"} 0.25`, `rabbitmq_raft_snapshot_index{group="2"} 7`,
+		`rabbitmq_global_messages_dead_lettered_rejected_total{dead_letter_strategy="at_least_once",queue_type="rabbit_quorum_queue"} 51`,
+		`rabbitmq_global_messages_dead_lettered_expired_total{dead_letter_strategy="at_least_once",queue_type="rabbit_quorum_queue"} 52`,
+		`rabbitmq_global_messages_dead_lettered_maxlen_total{dead_letter_strategy="at_least_once",queue_type="rabbit_quorum_queue"} 53`,
+		`rabbitmq_global_messages_dead_lettered_delivery_limit_total{dead_letter_strategy="at_least_once",queue_type="rabbit_quorum_queue"} 54`,
+		`rabbitmq_global_messages_dead_lettered_confirmed_total{dead_letter_strategy="at_least_once",queue_type="rabbit_quorum_queue"} 55`,
 		`rabbitmq_global_messages_redelivered_total{protocol="amqp091"} 6`,
-		"understudy_messages_got_total 7",
 		`rabbitmq_global_messages_get_empty_total{protocol="amqp091"} 8`,
 		"understudy_sessions_attached_total 9",
 		"rabbitmq_queues 11", "rabbitmq_queue_messages_ready 12", "rabbitmq_queue_messages_unacked 13", "rabbitmq_queue_messages 25",
 		"rabbitmq_consumers 14", "rabbitmq_connections 15", "rabbitmq_channels 16",
-		"understudy_sessions_attached 17", "understudy_sessions_detached 18", "understudy_sessions_resumed_total 31",
+		"understudy_sessions_attached 19", "understudy_sessions_detached 20", "understudy_sessions_resumed_total 31",
 		"understudy_sessions_taken_over_total 32", "understudy_sessions_expired_total 33", "understudy_sessions_redelivered_total 34",
 		"understudy_sessions_duplicates_dropped_total 35",
 		`understudy_group_leader{group="2"} 3`, `rabbitmq_raft_term{group="2"} 4`, `rabbitmq_raft_commit_index{group="2"} 5`,

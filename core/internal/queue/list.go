@@ -210,10 +210,14 @@ func (l *List) Each(visit func(Ref)) {
 // Detach takes all messages out, as a list of their own, and answers the id of its newest chunk: those of chunks that come
 // later are higher. It takes no time.
 func (l *List) Detach() (all List, last uint32) {
-	all = List{chunks: l.chunks, head: l.head, n: l.n}
-	l.chunks, l.head, l.n = nil, 0, 0
+	// A chunk may have the id of a row that is to be deleted first: both belong to one list.
+	all = List{chunks: l.chunks, head: l.head, n: l.n, dropped: l.dropped}
+	l.chunks, l.head, l.n, l.dropped = nil, 0, 0, nil
 	return all, l.lastID
 }
+
+// Behind has new chunks get ids behind last, which those have that were detached before the list was loaded.
+func (l *List) Behind(last uint32) { l.lastID = max(l.lastID, last) }
 
 // Clear drops everything.
 func (l *List) Clear(p *Pool) {

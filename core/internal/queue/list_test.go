@@ -185,3 +185,34 @@ func TestReadyMessageTakesTwentyFourBytes(t *testing.T) {
 	}
 	runtime.KeepAlive(l)
 }
+
+// TestADetachedListTakesTheRowsAlongThatItMustDelete: a chunk may have been emptied and filled again since its row was
+// written. Whoever reports the detached list reports the deletion, and it comes before the new row.
+func TestADetachedListTakesTheRowsAlongThatItMustDelete(t *testing.T) {
+	var p Pool
+	var l List
+	put, del := func(uint32, []Ref) {}, func(uint32) {}
+	l.Push(&p, Ref{Number: 1})
+	l.Changes(put, del)
+	l.Pop(&p)
+	l.Push(&p, Ref{Number: 2})
+	all, _ := l.Detach()
+	l.Changes(func(id uint32, _ []Ref) { t.Errorf("row %d of an empty list", id) }, func(id uint32) { t.Errorf("the rest deletes row %d", id) })
+	rows := map[uint32]bool{1: true}
+	all.Changes(func(id uint32, _ []Ref) { rows[id] = true }, func(id uint32) { delete(rows, id) })
+	if len(rows) != 1 {
+		t.Errorf("rows %v of a list of one message", rows)
+	}
+}
+
+func TestChunksOfALoadedListAreBehindThoseThatWereDetached(t *testing.T) {
+	var p Pool
+	var l List
+	l.Behind(7)
+	l.Push(&p, Ref{Number: 1})
+	l.Changes(func(id uint32, _ []Ref) {
+		if id <= 7 {
+			t.Errorf("chunk has id %d", id)
+		}
+	}, func(uint32) {})
+}

@@ -5,10 +5,11 @@ require "uri"
 
 $stdout.sync = true
 count = Integer(ARGV[0])
-recoveries = Queue.new
+recovering = false
 addresses = ENV.fetch("AMQP_URLS").split(",").map { |url| URI(url) }.map { |url| "#{url.host}:#{url.port}" }
 connection = Bunny.new(addresses: addresses, network_recovery_interval: 0.1, log_level: Logger::FATAL,
-                       recovery_completed: lambda { $stdout.write("reconnected\n"); recoveries << true }).start
+                       recovery_attempt_started: -> { recovering = true },
+                       recovery_completed: lambda { $stdout.write("reconnected\n"); recovering = false }).start
 
 all = Queue.new
 worker = connection.create_channel
@@ -21,11 +22,12 @@ worker.queue("failover.q", durable: true).subscribe(manual_ack: true) do |info, 
   worker.ack(info.delivery_tag)
 end
 
-# Publishes the numbers and waits for their confirms, again until all have come on one connection.
-def publish(connection, recoveries, numbers)
+# Publishes the numbers and waits for their confirms, again until all have come on one connection. It keeps still while bunny
+# reconnects: what is written then gets between the frames of bunny's login.
+publish = lambda do |numbers|
   again = false
   loop do
-    recoveries.clear
+    sleep 0.05 while recovering
     channel = connection.create_channel
     channel.confirm_select
     numbers.each do |n|
@@ -34,18 +36,17 @@ def publish(connection, recoveries, numbers)
     end
     if channel.wait_for_confirms
       channel.close
-      return
+      break
     end
+    again = true
   rescue Bunny::Exception, Timeout::Error, SystemCallError, IOError, RuntimeError # the last while it has no connection
     again = true
-    sleep 0.1
-  else
-    again = true
+    sleep 0.2
   end
 end
 
 (1..count).each_slice(50) do |numbers|
-  publish(connection, recoveries, numbers)
+  publish.call(numbers)
   numbers.each { |n| $stdout.write("confirmed #{n}\n") }
 end
 all.pop

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/spf13/cobra"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/node"
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
+	"github.com/understudy-mq/understudy/replication/log"
+)
+
+func lostTailCommand() *cobra.Command {
+	var data string
+	cmd := verb("lost-tail", "Print what a former source's log has beyond the cut of the promotion", cobra.NoArgs,
+		func(c *client, _ []string) error { return c.lostTail(data) })
+	cmd.Long = `Print, as JSON lines, what the log in a stopped node's data folder has beyond the entry at which its standby was cut: the
+tail that the promoted cluster does not have. --admin-url names a node of the promoted cluster, which tells the cuts. A line
+is a command: a publish has exchange, routing key, message id, session and body (base64; of a large message the last piece),
+others their fields. The log's very end may hold what was never confirmed.`
+	cmd.Flags().StringVar(&data, "data", "", "data folder of a node of the former source; it must not run")
+	return cmd
+}
+
+// lostCommand is a line of lost-tail.
+type lostCommand struct {
+	Group      uint64        `json:"group"`
+	Index      uint64        `json:"index"`
+	Term       uint64        `json:"term"`
+	Stamp      int64         `json:"stamp"` // Unix ms
+	Node       uint64        `json:"node"`
+	Command    string        `json:"command"`
+	Session    uint64        `json:"session,omitempty"`
+	Exchange   *string       `json:"exchange,omitempty"`
+	RoutingKey string        `json:"routing_key,omitempty"`
+	MessageID  string        `json:"message_id,omitempty"`
+	Body       []byte        `json:"body,omitempty"`
+	Fields     entry.Command `json:"fields,omitempty"`
+}
+
+func (c *client) lostTail(data string) error {
+	c.json = false
+	var p api.Promotion
+	if _, err := c.get("/api/link/promotion", &p); err != nil {
+		return err
+	}
+	cuts := map[uint64]uint64{}
+	for _, g := range p.Groups {
+		cuts[g.Group] = g.Position.Index
+	}
+	folder, err := node.OpenFolder(data)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	if id := folder.Identity().ClusterID; folder.Fresh() || id != p.Source {
+		return fmt.Errorf("%s is of cluster %q, the promoted cluster's source was %s", data, id, p.Source)
+	}
+	out := json.NewEncoder(c.out)
+	return log.Dump(vfs.Default, filepath.Join(data, node.LogDir), func(r log.Record) error {
+		cut, known := cuts[r.Group]
+		if r.Kind != log.KindEntry || !known || r.Index <= cut || r.Type != raftpb.EntryNormal || len(r.Data) == 0 {
+			return nil
+		}
+		return tellLost(out, &r)
+	})
+}
+
+// tellLost prints the commands of an entry.
+func tellLost(out *json.Encoder, r *log.Record) error {
+	e, err := entry.Read(r.Data)
+	if err != nil {
+		return fmt.Errorf("group %d entry %d: %w", r.Group, r.Index, err)
+	}
+	for b, ok := e.Next(); ok; b, ok = e.Next() {
+		for rest := b.Commands; len(rest) > 0; {
+			var cmd entry.Command
+			if cmd, rest, err = entry.Next(rest); err != nil {
+				return fmt.Errorf("group %d entry %d: %w", r.Group, r.Index, err)
+			}
+			l := lostCommand{Group: r.Group, Index: r.Index, Term: r.Term, Stamp: e.Stamp, Node: b.Node}
+			l.describe(cmd)
+			if err := out.Encode(l); err != nil {
+				return err
+			}
+		}
+	}
+	return e.Err()
+}
+
+// describe fills in what a command says; a publish is taken apart.
+func (l *lostCommand) describe(cmd entry.Command) {
+	l.Command = strings.TrimPrefix(fmt.Sprintf("%T", cmd), "*entry.")
+	x, ok := cmd.(*entry.Publish)
+	var m message.Record
+	if !ok || message.ParseRecord(x.Record, &m) != nil {
+		l.Fields = cmd
+		return
+	}
+	exchange := string(m.Exchange)
+	l.Session, l.Exchange, l.RoutingKey, l.Body = x.Session, &exchange, string(m.RoutingKey), m.Body
+	if p, err := message.ParseProperties(m.Properties); err == nil {
+		l.MessageID = p.MessageID
+	}
+}
+
+func rejoinCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rejoin --data DIR --source HOST:LINKPORT,...",
+		Short: "Make a stopped node of a former source ready to be a standby of the cluster that serves now",
+		Long: `Set aside what a stopped node of a former source holds, so that it begins anew with a seed of the cluster that serves now.
+Nothing is deleted: the former data lies in a folder beside, for understudy link lost-tail. Run it on one node; the others
+join that one with empty folders. The command that starts the node is printed.`,
+		Args: arguments(cobra.NoArgs),
+	}
+	data := dataFlag(cmd)
+	source := cmd.Flags().String("source", "", "link addresses of the cluster that serves now")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *source == "" {
+			return usageError{errors.New("--source must name the cluster that serves now")}
+		}
+		return rejoin(cmd.OutOrStdout(), *data, *source)
+	}
+	return cmd
+}
+
+// rejoin moves a former source's data aside, whole.
+func rejoin(out io.Writer, data, source string) error {
+	folder, err := node.OpenFolder(data) // nobody runs on it
+	if err != nil {
+		return err
+	}
+	id := folder.Identity()
+	fresh := folder.Fresh()
+	if err := folder.Close(); err != nil {
+		return err
+	}
+	if fresh {
+		return fmt.Errorf("%s is no node's data folder: start the node with --link-seed right away", data)
+	}
+	aside := fmt.Sprintf("%s.former-%s", filepath.Clean(data), time.Now().UTC().Format("20060102T150405"))
+	if err := os.Rename(data, aside); err != nil {
+		return fmt.Errorf("set the former data aside: %w", err)
+	}
+	_, err = fmt.Fprintf(out, `The former data is in %s.
+Start the node, which begins with a snapshot of the cluster that serves now:
+
+  understudy serve --data %s --node-id %d --link-seed %d --link-source %s --link-token-file FILE
+
+What only the former cluster had: understudy link lost-tail --data %s --admin-url URL-OF-THE-CLUSTER-THAT-SERVES
+`, aside, data, id.NodeID, id.NodeID, source, aside)
+	return err
+}

@@ -1,0 +1,233 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// PairOptions say what kind of source and standby a test wants.
+type PairOptions struct {
+	Nodes       int      // of each; 1 if 0
+	Args        []string // further arguments of serve, on both sides
+	SourceArgs  []string
+	StandbyArgs []string // instead of --standby
+	Direct      bool     // no proxies anywhere: for measurements
+}
+
+// Pair is a cluster and the standby that follows it, with a network between them that can be cut.
+type Pair struct {
+	Source, Standby *Cluster
+	Token           string // file of the token with which either may read and fence the other
+	t               testing.TB
+	proxies         []*proxy
+	gates           map[pair]*gate // from a standby's node to a source's node; both directions at once
+}
+
+// NewPair prepares both clusters; no node runs yet.
+func NewPair(t testing.TB, o PairOptions) *Pair {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "link-token")
+	if err := os.WriteFile(token, []byte("a token of the tests\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &Pair{t: t, Token: token, gates: map[pair]*gate{}}
+	p.Source = New(t, Options{Nodes: o.Nodes, Direct: o.Direct, LinkTokens: token, Args: append(append([]string{}, o.Args...), o.SourceArgs...)})
+	roles := o.StandbyArgs
+	if roles == nil {
+		roles = []string{"--standby"}
+	}
+	p.Standby = New(t, Options{
+		Nodes: o.Nodes, Direct: o.Direct, LinkTokens: token, Args: append(append([]string{"--link-token-file", token}, o.Args...), roles...),
+		NodeArgs: func(n *Node) []string { return []string{"--link-source", p.addresses(n, o.Direct)} },
+	})
+	t.Cleanup(func() {
+		for _, x := range p.proxies {
+			x.close()
+		}
+	})
+	return p
+}
+
+// StartPair starts both and waits until the standby follows in every group.
+func StartPair(t testing.TB, o PairOptions) *Pair {
+	t.Helper()
+	p := NewPair(t, o)
+	for _, c := range []*Cluster{p.Source, p.Standby} {
+		for _, n := range c.Members() {
+			if err := n.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []*Cluster{p.Source, p.Standby} {
+		if err := c.WaitReady(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.WaitCaughtUp(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// addresses are where a standby's node finds the source's nodes: its proxies to them.
+func (p *Pair) addresses(n *Node, direct bool) string {
+	var list []string
+	for _, s := range p.Source.Members() {
+		if direct {
+			list = append(list, s.Link)
+			continue
+		}
+		g := newGate()
+		x, err := startProxy(s.Link, g, g)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.proxies, p.gates[pair{n.ID, s.ID}] = append(p.proxies, x), g
+		list = append(list, x.address())
+	}
+	return strings.Join(list, ",")
+}
+
+// CutLink cuts a standby's node from a source's node.
+func (p *Pair) CutLink(standby, source int) {
+	p.gates[pair{standby, source}].set(func(g *gate) { g.cut = true })
+}
+
+// CutLinksOf cuts a standby's node from all of the source.
+func (p *Pair) CutLinksOf(standby int) {
+	for _, s := range p.Source.Members() {
+		p.CutLink(standby, s.ID)
+	}
+}
+
+// CutLinks cuts the clusters from one another.
+func (p *Pair) CutLinks() {
+	for _, n := range p.Standby.Members() {
+		p.CutLinksOf(n.ID)
+	}
+}
+
+// HealLinks ends all cuts between the clusters.
+func (p *Pair) HealLinks() {
+	for _, g := range p.gates {
+		g.set(func(g *gate) { g.cut = false })
+	}
+}
+
+// Link is /api/link, as far as the tests look at it.
+type Link struct {
+	Role       string      `json:"role"`
+	Cluster    string      `json:"cluster"`
+	Generation uint64      `json:"generation"`
+	Source     string      `json:"source"`
+	Fenced     bool        `json:"fenced"`
+	SplitBrain bool        `json:"split_brain_suspected"`
+	Groups     []LinkGroup `json:"groups"`
+	Readers    []struct {
+		Name string `json:"name"`
+	} `json:"readers"`
+	Holds []struct {
+		Name    string `json:"name"`
+		State   string `json:"state"`
+		Holding bool   `json:"holding"`
+	} `json:"holds"`
+}
+
+// LinkGroup is a group of a standby as one node sees it.
+type LinkGroup struct {
+	Group    uint64 `json:"group"`
+	State    string `json:"state"`
+	Position struct {
+		Index uint64 `json:"index"`
+		Term  uint64 `json:"term"`
+	} `json:"position"`
+	LagEntries uint64   `json:"lag_entries"`
+	LagSeconds float64  `json:"lag_seconds"`
+	ContactAge *float64 `json:"contact_age_seconds"`
+	Error      *string  `json:"error"`
+}
+
+// Promotion is the report of a promotion, as far as the tests look at it.
+type Promotion struct {
+	Kind       string `json:"kind"`
+	Generation uint64 `json:"generation"`
+	At         int64  `json:"at"`
+	Groups     []struct {
+		Group    uint64 `json:"group"`
+		Position struct {
+			Index uint64 `json:"index"`
+			Term  uint64 `json:"term"`
+		} `json:"position"`
+		LagEntries   uint64 `json:"lag_entries"`
+		LastContact  *int64 `json:"last_contact"`  // Unix ms
+		MissingSince *int64 `json:"missing_since"` // Unix ms
+	} `json:"groups"`
+	SessionsLive int `json:"sessions_live"`
+}
+
+// Link asks a node for its part in the standby link.
+func (n *Node) LinkStatus(ctx context.Context) (Link, error) {
+	var l Link
+	return l, n.Get(ctx, "/api/link", &l)
+}
+
+// Promote has a node of the standby promote its cluster, or with a path like "switchover" have the source hand over.
+func (n *Node) Promote(ctx context.Context, how string) (Promotion, error) {
+	var p Promotion
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.Admin+"/api/link/"+how, nil)
+	if err != nil {
+		return p, err
+	}
+	req.SetBasicAuth("guest", "guest")
+	resp, err := (&http.Client{Transport: adminClient.Transport}).Do(req)
+	if err != nil {
+		return p, fmt.Errorf("node %d: %w", n.ID, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		var why struct{ Reason string }
+		_ = json.NewDecoder(resp.Body).Decode(&why)
+		return p, fmt.Errorf("node %d: %s: %s: %s", n.ID, how, resp.Status, why.Reason)
+	}
+	return p, json.NewDecoder(resp.Body).Decode(&p)
+}
+
+// CaughtUp is nil if the standby has replayed, in every group, what the source's nodes have applied.
+func (p *Pair) CaughtUp(ctx context.Context) error {
+	most := map[uint64]uint64{}
+	for _, n := range p.Source.Running() {
+		groups, err := n.Groups(ctx)
+		if err != nil {
+			return err
+		}
+		for id, g := range groups {
+			most[id] = max(most[id], g.Applied)
+		}
+	}
+	for _, n := range p.Standby.Running() {
+		l, err := n.LinkStatus(ctx)
+		if err != nil {
+			return err
+		}
+		if len(l.Groups) != len(most) {
+			return fmt.Errorf("standby node %d tells of %d groups, the source of %d", n.ID, len(l.Groups), len(most))
+		}
+		for _, g := range l.Groups {
+			if g.Position.Index < most[g.Group] {
+				return fmt.Errorf("standby node %d is at entry %d of group %d, the source at %d: %s", n.ID, g.Position.Index, g.Group, most[g.Group], g.State)
+			}
+		}
+	}
+	return nil
+}
+
+// WaitCaughtUp waits for CaughtUp.
+func (p *Pair) WaitCaughtUp(atMost time.Duration) error { return Await(atMost, p.CaughtUp) }

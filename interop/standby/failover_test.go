@@ -1,0 +1,53 @@
+package standby
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/understudy-mq/understudy/interop/harness"
+)
+
+// go test ./interop/standby -run TakesOver -timeout 40m -v -args -long [-only=KIND] [-runs=N] [-seed=S]
+var (
+	long = flag.Bool("long", false, "five rounds of each kind unless -runs says otherwise")
+	runs = flag.Int("runs", 0, "number of rounds of each kind")
+	seed = flag.Uint64("seed", 0, "seed of the first round, 0 for one from the clock; later rounds count on from it")
+	only = flag.String("only", "", "only this kind: planned, crash, crash-cut or sync")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(harness.Main(m))
+}
+
+func TestAStandbyTakesOverFromItsSourceAndSessionsGoOn(t *testing.T) {
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().Unix() % 1_000_000)
+	}
+	n, load := 1, 3*time.Second
+	if *long {
+		n, load = 5, 6*time.Second
+	}
+	if *runs > 0 {
+		n = *runs
+	}
+	var lines []string
+	for _, k := range kinds {
+		if *only != "" && *only != k.name {
+			continue
+		}
+		for i := range n {
+			res := run(t, k, i+1, first+uint64(i), load)
+			lines = append(lines, res.line())
+			t.Log(res.line())
+			if res.err != nil {
+				t.Errorf("%s: %v\nreplay: %s", k.name, res.err, res.replay())
+			}
+		}
+	}
+	t.Logf("\n%s", strings.Join(lines, "\n"))
+}
