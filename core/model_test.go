@@ -46,7 +46,8 @@ type modelQueue struct {
 	features
 }
 
-// features of a queue. It has a TTL or a maximal length, not both: which comes first is no promise.
+// features of a queue. It has a TTL or a maximal length, not both, nor a TTL with delayed retry: which comes first is no
+// promise.
 type features struct {
 	ttl, most, priorities, failures int // 0 for none
 	deadLetters, single             bool
