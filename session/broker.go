@@ -277,6 +277,17 @@ func (g *group) forget(s *Session) (registration uint64, ok bool) {
 	return g.registration, true
 }
 
+// takesNothing tells the client of a session that its commands came to nothing, unless it was told already.
+func (g *group) takesNothing(s *Session, why error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sessions[s.id] != s || s.cut {
+		return
+	}
+	s.cut = true
+	s.endpoint.Closed(&Error{Code: core.CodeConnectionForced, Text: "node takes nothing for the vhost: " + why.Error()})
+}
+
 const insistEvery = 200 * time.Millisecond
 
 // insist submits a command that the machine must hear of: again while the group takes nothing (a full disk), until the

@@ -242,6 +242,24 @@ func TestCommandsCarryTheirAttachment(t *testing.T) {
 	}
 }
 
+func TestAClientIsToldThatTheGroupTakesNothing(t *testing.T) {
+	f, e := &fakeGroup{}, &fakeEndpoint{}
+	b := newBroker(f)
+	s := attach(t, b, f, e, 9)
+	f.err = errors.New("the disk is full")
+	s.Do(&entry.Qos{})
+	_ = s.Flush()
+	if e.closed == nil || e.closed.Code != core.CodeConnectionForced || e.closed.Text != "node takes nothing for the vhost: the disk is full" {
+		t.Fatalf("closed with %v", e.closed)
+	}
+	e.closed = nil
+	_ = s.Flush()
+	b.Unregistered(1, "node is down")
+	if e.closed != nil {
+		t.Errorf("closed again with %v", e.closed)
+	}
+}
+
 func TestEndOfASessionIsToldOnceTheGroupTakesItAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeGroup{}

@@ -51,7 +51,7 @@ type Session struct {
 	holding   holding
 	denied    func(user, vhost, text string)
 	lastTold  string // what denied was told last
-	cut       bool   // its endpoint was closed by reauthorize; guarded by group.mu
+	cut       bool   // its endpoint was closed, and the machine does not know yet; guarded by group.mu
 
 	grant     Grant
 	dedup     *recogniser // nil for an anonymous session, and for one that asked for none
@@ -171,6 +171,9 @@ func (s *Session) handOn(submit func([]byte, int) error) error {
 	s.n = 0
 	if s.buf = s.buf[:0]; cap(s.buf) > 4*flushBytes {
 		s.buf = nil // one big fragment must not make every connection big
+	}
+	if s.err != nil {
+		s.group.takesNothing(s, s.err)
 	}
 	return s.err
 }

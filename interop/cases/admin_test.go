@@ -135,6 +135,31 @@ func TestC16DeliveryThatFailedInItsMiddle(t *testing.T) {
 	c.awaitCounts(q, func(n counts) bool { return n == counts{} })
 }
 
+func TestA19LongNamesOfVhostAndQueueTogether(t *testing.T) {
+	vhost := strings.Repeat("v", 160) + fmt.Sprint(".", os.Getpid(), ".", names.Add(1))
+	admin(t, "PUT", "/api/vhosts/"+vhost, "")
+	t.Cleanup(func() { admin(t, "DELETE", "/api/vhosts/"+vhost, "") })
+	admin(t, "PUT", "/api/permissions/"+vhost+"/guest", `{"configure":".*","write":".*","read":".*"}`)
+	u, err := url.Parse(node.url)
+	must(t, err)
+	u.Path = "/" + vhost
+	f, err := rawclient.DialFrames(u.String(), rawclient.Handshake{})
+	must(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	c := &client{f, t}
+	c.open(1)
+	q := strings.Repeat("q", 255)
+	c.call(1, "queue.declare-ok "+q, "queue.declare", q, false, true)
+	c.publish("", q, "m")
+	c.routed()
+	c.wantBodies(q, "m")
+	if listed := string(admin(t, "GET", "/api/queues/"+vhost, "")); !strings.Contains(listed, q) {
+		t.Errorf("the queue is not listed: %s", listed)
+	}
+	c.call(1, "queue.delete-ok 0", "queue.delete", q)
+	c.refused("404 NOT_FOUND - no queue", "queue.declare", q, true)
+}
+
 // counts are what the HTTP API tells of a queue.
 type counts struct {
 	Ready   int64 `json:"messages_ready"`

@@ -1,11 +1,14 @@
 package cases
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/rawclient"
 )
 
@@ -321,6 +324,22 @@ func TestC12ExclusiveQueueIsLockedUntilItsConnectionIsGone(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestC12ExclusiveQueueOfAClientThatFellSilentIsFreedByItsHeartbeats(t *testing.T) {
+	c, owner := connect(t), connectAs(t, rawclient.Handshake{Heartbeat: 1}) // its socket stays open, and it says nothing
+	q := name(t, "q")
+	owner.call(1, "queue.declare-ok", "queue.declare", q, false, false, true)
+	c.refused("405 RESOURCE_LOCKED", "queue.declare", q, false, false, true)
+	must(t, harness.Await(20*time.Second, func(context.Context) error {
+		c.send(1, "queue.declare", q, false, false, true)
+		e := c.next()
+		if e.Name == "queue.declare-ok" {
+			return nil
+		}
+		c.reopen(1)
+		return fmt.Errorf("%s came", e)
+	}))
 }
 
 func TestC13TagsOfAnotherChannelAreUnknown(t *testing.T) {

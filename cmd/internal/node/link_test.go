@@ -201,6 +201,7 @@ func TestAPlannedSwitchLosesNothingAndFencesTheSource(t *testing.T) {
 	for range 50 {
 		send(t, c, "work", "before")
 	}
+	follows(t, source, standby)
 	p, err := standby.Switchover(t.Context(), api.Switchover{DrainSeconds: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -166,8 +166,9 @@ func newNode(o Options, folder *Folder) *Node {
 		states: map[uint64]*store.Group{}, handle: map[uint64]*handle{}, ready: make(chan struct{}),
 		started: time.Now(), rates: meter{readings: map[string]*reading{}}, registered: registrations{in: map[uint64]bool{}},
 		announcements: make(chan toSay, announcementsMax),
-		accounts:      people, alarms: newAlarms(o),
-		logins: auth.New(auth.Options{Users: people.registry}),
+		accounts:      people,
+		alarms:        newAlarms(o),
+		logins:        auth.New(auth.Options{Users: people.registry}),
 	}
 	n.linkage.handover = &handover{n: n}
 	return n
@@ -250,7 +251,7 @@ func (n *Node) claim(ctx context.Context, seed *seedRecord) error {
 
 // openStore opens every group's state and makes the broker that its effects go to.
 func (n *Node) openStore() error {
-	db, err := store.Open(vfs.Default, filepath.Join(n.cfg.Data, storeDir), store.Options{
+	db, err := store.Open(vfs.Default, filepath.Join(n.cfg.Data, StoreDir), store.Options{
 		Logger:  n.log,
 		Fatal:   n.o.Fatal,
 		Metrics: store.Metrics{Checkpoint: n.metrics.Checkpoint, Evacuated: n.metrics.Evacuated},
@@ -369,6 +370,9 @@ func (n *Node) Ready() error {
 	}
 	if !n.formed.Load() {
 		return errors.New("cluster is forming")
+	}
+	if full, why := n.raft.ReadOnly(); full {
+		return errors.New(why)
 	}
 	if n.pending.Load() != nil {
 		return errors.New("definitions are being loaded")

@@ -114,7 +114,7 @@ func TestFullDiskOfALeaderMakesItReadOnlyAndAnotherGoesOn(t *testing.T) {
 	if err := errors.Join(wait(), leader.awaitRegistered(groups...), leader.goesOn(ctx, "one")); err != nil {
 		t.Fatalf("the node that was full: %v", err)
 	}
-	// Its clients that were refused are gone without a word; their sessions end with the process.
+	// The sessions of its clients that were refused end with the process.
 	c.crashNode(leader.id)
 	if err := c.boot(leader.id); err != nil {
 		t.Fatal(err)
