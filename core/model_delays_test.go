@@ -252,3 +252,12 @@ func (w *walk) setPolicy(*modelChannel) {
 	}
 	w.m.check(w.d.Control(cmd))
 }
+
+// inTurn is the order in which deliveries are settled: what goes back to its queue, newest first.
+func inTurn(tags []uint64, how entry.Outcome) []uint64 {
+	if how == entry.Released || how == entry.Modified {
+		tags = slices.Clone(tags)
+		slices.Reverse(tags)
+	}
+	return tags
+}
