@@ -48,9 +48,12 @@ func (p *lostPublish) publishing() (amqp.Publishing, error) {
 	m.Headers[lostPrefix+"vhost"] = p.vhost
 	m.Headers[lostPrefix+"exchange"] = string(p.Exchange)
 	m.Headers[lostPrefix+"routing-key"] = string(p.RoutingKey)
-	m.Headers[lostPrefix+"entry"] = fmt.Sprintf("%d/%d/%d", p.group, p.index, p.place)
+	m.Headers[lostPrefix+"entry"] = p.entry()
 	return m, nil
 }
+
+// entry names the message's place in the former source's log.
+func (p *lostPublish) entry() string { return fmt.Sprintf("%d/%d/%d", p.group, p.index, p.place) }
 
 // headerOf is a table's value as the client library has it.
 func headerOf(value any) any {

@@ -195,8 +195,14 @@ type quarantine struct {
 	ch              *amqp.Channel
 	queues          map[string]bool   // declared
 	last            map[string]uint64 // sequence by publisher: all up to it are in
-	unconfirmed     []*amqp.DeferredConfirmation
+	unconfirmed     []sent
 	fresh, repeated int
+}
+
+// sent is a message that is not confirmed yet.
+type sent struct {
+	*amqp.DeferredConfirmation
+	entry, queue string
 }
 
 func openQuarantine(broker, source, vhost string) (*quarantine, error) {
@@ -267,7 +273,7 @@ func (q *quarantine) put(p *lostPublish, queue string) error {
 		return err
 	}
 	q.fresh++
-	q.unconfirmed = append(q.unconfirmed, confirm)
+	q.unconfirmed = append(q.unconfirmed, sent{confirm, p.entry(), queue})
 	return q.settle(unconfirmedMax)
 }
 
@@ -276,12 +282,16 @@ func (q *quarantine) settle(left int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), confirmTimeout)
 	defer cancel()
 	for len(q.unconfirmed) > left {
-		ok, err := q.unconfirmed[0].WaitContext(ctx)
-		if err != nil {
+		next := q.unconfirmed[0]
+		ok, err := next.WaitContext(ctx)
+		switch {
+		case err != nil:
 			return fmt.Errorf("not confirmed within %v; run it again, it goes on where it was", confirmTimeout)
-		}
-		if !ok {
-			return errors.New("a message was refused, or the connection lost; run it again, it goes on where it was")
+		case !ok && q.conn.IsClosed():
+			return errors.New("the connection was lost; run it again, it goes on where it was")
+		case !ok:
+			return fmt.Errorf("queue %s refused entry %s, and may have taken others after it: see which policy limits it, "+
+				"delete the vhost and run it again", next.queue, next.entry)
 		}
 		q.unconfirmed = slices.Delete(q.unconfirmed, 0, 1)
 	}
