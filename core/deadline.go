@@ -23,6 +23,7 @@ type timer struct {
 	place int // in the heap, from 1; 0 for none
 	table table
 	vhost uint32 // of the order
+	rank  uint64 // of things that are due in an order of their own
 	id    uint64
 	owner timed
 }
@@ -36,6 +37,8 @@ func (t *timer) before(o *timer) bool {
 		return t.table < o.table
 	case t.vhost != o.vhost:
 		return t.vhost < o.vhost
+	case t.rank != o.rank:
+		return t.rank < o.rank
 	}
 	return t.id < o.id
 }

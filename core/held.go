@@ -63,7 +63,8 @@ func (x *heldRow) visit(visit func(message.Loc, uint32)) {
 
 func (v *vhost) addHeld(row heldRow) *held {
 	x := &held{heldRow: row, vhost: v, at: len(v.held)}
-	x.timer = timer{table: tableHeld, vhost: v.Vhost, id: row.ID, owner: x}
+	// What returns at one time returns in its order: each is offered to consumers before the next.
+	x.timer = timer{table: tableHeld, vhost: v.Vhost, rank: row.Number, id: row.ID, owner: x}
 	v.held = append(v.held, x)
 	if q := v.queue[row.Queue]; q != nil {
 		x.atQueue = len(q.held)

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -15,8 +16,8 @@ import (
 
 const delayingExchange = "later"
 
-// modelDelays is what waits. What comes due at one moment comes in the order in which it began to wait, each served before
-// the next.
+// modelDelays is what waits. What comes due at one moment comes in order: first what is still to be routed, as it began to
+// wait, then what returns, by message; each is served before the next.
 type modelDelays struct {
 	began    int
 	waiting  []modelWait
@@ -28,6 +29,7 @@ type modelWait struct {
 	until int64
 	began int
 	queue *modelQueue // where it returns to, nil for one that is still to be routed
+	rank  uint64      // the message that returns
 	come  func()
 }
 
@@ -49,13 +51,13 @@ func (r retry) wait(failed int, outcome entry.Outcome) int {
 	return min(r.least*max(failed, 1), r.most)
 }
 
-func (m *model) waitFor(millis int, q *modelQueue, come func()) {
+func (m *model) waitFor(millis int, q *modelQueue, rank uint64, come func()) {
 	m.began++
-	m.waiting = append(m.waiting, modelWait{until: m.now + int64(millis), began: m.began, queue: q, come: come})
+	m.waiting = append(m.waiting, modelWait{until: m.now + int64(millis), began: m.began, queue: q, rank: rank, come: come})
 }
 
 func (m *model) retryLater(q *modelQueue, x modelMessage, wait int) {
-	m.waitFor(wait, q, func() {
+	m.waitFor(wait, q, x.number, func() {
 		if m.alive(q) {
 			q.put(x)
 		}
@@ -75,10 +77,7 @@ func (m *model) comeDue() {
 	}
 	m.waiting = slices.DeleteFunc(m.waiting, isDue)
 	slices.SortFunc(m.due, func(a, b modelWait) int {
-		if a.until != b.until {
-			return int(a.until - b.until)
-		}
-		return a.began - b.began
+		return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.rank, b.rank), cmp.Compare(a.began, b.began))
 	})
 }
 
@@ -102,7 +101,7 @@ func (w *walk) publishLater(h *modelChannel) {
 		if delay == 0 {
 			enter()
 		} else {
-			w.m.waitFor(delay, nil, enter)
+			w.m.waitFor(delay, nil, 0, enter)
 		}
 	}
 	switch {
@@ -251,4 +250,13 @@ func (w *walk) setPolicy(*modelChannel) {
 		}
 	}
 	w.m.check(w.d.Control(cmd))
+}
+
+// inTurn is the order in which deliveries are settled: what goes back to its queue, newest first.
+func inTurn(tags []uint64, how entry.Outcome) []uint64 {
+	if how == entry.Released || how == entry.Modified {
+		tags = slices.Clone(tags)
+		slices.Reverse(tags)
+	}
+	return tags
 }

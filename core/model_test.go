@@ -46,7 +46,8 @@ type modelQueue struct {
 	features
 }
 
-// features of a queue. It has a TTL or a maximal length, not both: which comes first is no promise.
+// features of a queue. It has a TTL or a maximal length, not both, nor a TTL with delayed retry: which comes first is no
+// promise.
 type features struct {
 	ttl, most, priorities, failures int // 0 for none
 	deadLetters, single             bool
@@ -123,7 +124,7 @@ func (m *model) commit(h *modelChannel) {
 		f()
 	}
 	for i, tags := range h.settled {
-		for _, tag := range tags {
+		for _, tag := range inTurn(tags, h.outcomes[i]) {
 			m.end(h, tag, h.outcomes[i])
 		}
 	}
@@ -255,7 +256,7 @@ func (m *model) settle(h *modelChannel, x *entry.Settle) {
 		h.settled, h.outcomes = append(h.settled, tags), append(h.outcomes, x.Outcome)
 		return
 	}
-	for _, tag := range tags {
+	for _, tag := range inTurn(tags, x.Outcome) {
 		m.end(h, tag, x.Outcome)
 	}
 }
@@ -263,7 +264,7 @@ func (m *model) settle(h *modelChannel, x *entry.Settle) {
 // release is what closing or failing a channel does.
 func (m *model) release(h *modelChannel, how entry.Outcome) {
 	h.consumers = nil
-	for _, tag := range slices.Sorted(maps.Keys(h.flight)) {
+	for _, tag := range inTurn(slices.Sorted(maps.Keys(h.flight)), how) {
 		m.end(h, tag, how)
 	}
 	h.rollback()

@@ -115,7 +115,7 @@ func (w *walk) publish(h *modelChannel) {
 			p.Set, p.Priority = message.PropPriority, uint8(w.pick("priority", 5))
 		}
 		expiration := 0
-		if w.m.queues[name].most == 0 && w.pick("expires", 4) == 0 {
+		if q := w.m.queues[name]; q.most == 0 && q.retry.which == "" && w.pick("expires", 4) == 0 {
 			expiration = 1 + w.pick("expiration", 80)
 			p.Set |= message.PropExpiration
 			p.Expiration = strconv.Itoa(expiration)
@@ -201,7 +201,7 @@ func (w *walk) revive(h *modelChannel) {
 }
 
 func (w *walk) recover(h *modelChannel) {
-	for _, tag := range slices.Sorted(maps.Keys(h.flight)) {
+	for _, tag := range inTurn(slices.Sorted(maps.Keys(h.flight)), entry.Released) {
 		if !h.flight[tag].noAck {
 			if !h.gathered(tag) {
 				w.m.end(h, tag, entry.Released)
@@ -324,7 +324,7 @@ func (w *walk) features(name string) features {
 	if w.pick("failures", 3) == 0 {
 		f.failures = 1
 	}
-	if w.pick("retries", 3) == 0 {
+	if f.ttl == 0 && w.pick("retries", 3) == 0 {
 		f.retry = retry{which: rapid.SampledFrom(retryKinds).Draw(w.t, "retry"), least: 20, most: 50}
 	}
 	if w.pick("time-out", 4) == 0 {

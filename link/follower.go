@@ -266,7 +266,8 @@ func (f *follower) continues(a *answer, now Standing) error {
 	return nil
 }
 
-// follows checks that an item comes next, with the hash that its bytes give.
+// follows checks that an item comes next, with the hash that its bytes give, and that it can be read: a group that is handed
+// what it cannot read ends its node.
 func (f *follower) follows(last entry.Position, item wire.Item) (entry.Position, error) {
 	if item.Index != last.Index+1 || item.Term < last.Term {
 		return last, fmt.Errorf("%w: entry %d of term %d came after entry %d of term %d",
@@ -277,6 +278,12 @@ func (f *follower) follows(last entry.Position, item wire.Item) (entry.Position,
 		f.differs()
 		return last, halt{fmt.Errorf("diverged: entry %d of the source has rolling hash %016x there and %016x here",
 			item.Index, item.Hash, next.Hash)}
+	}
+	if f.shared.readable != nil {
+		if err := f.shared.readable(item.Data); err != nil {
+			return last, fmt.Errorf("entry %d of the source is not for this version to read: %w; start a newer one on all nodes of this standby",
+				item.Index, err)
+		}
 	}
 	return next, nil
 }

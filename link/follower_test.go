@@ -76,13 +76,6 @@ func TestEachTroubleHasItsStateAndReason(t *testing.T) {
 	refusing := func(change func(*source.Options)) func(*testing.T, *history) string {
 		return func(t *testing.T, h *history) string { return serve(t, h, change).address() }
 	}
-	as := func(change func(*source.Identity)) func(*testing.T, *history) string {
-		return func(t *testing.T, h *history) string {
-			n := serve(t, h, nil)
-			change(&n.id)
-			return n.address()
-		}
-	}
 	for name, c := range map[string]struct {
 		source func(*testing.T, *history) string
 		at     func(*Standing)
@@ -99,9 +92,7 @@ func TestEachTroubleHasItsStateAndReason(t *testing.T) {
 			defer l.Close()
 			return l.Addr().String()
 		}, nil, Waiting, "no answer from"},
-		"itself":         {as(func(id *source.Identity) { id.Cluster = standbyID }), nil, Halted, "this standby itself"},
-		"a standby":      {as(func(id *source.Identity) { id.Role = source.RoleStandby }), nil, Waiting, "standby itself"},
-		"still forming":  {as(func(id *source.Identity) { id.Cluster = "" }), nil, Waiting, "forming"},
+		"still forming":  {refusing(func(o *source.Options) { o.Identity = func() source.Identity { return source.Identity{} } }), nil, Waiting, "forming"},
 		"other cluster":  {refusing(nil), func(s *Standing) { s.Source = "a-third" }, Halted, "another history"},
 		"purged":         {func(t *testing.T, h *history) string { h.purge(9); return serve(t, h, nil).address() }, nil, Halted, "new seed"},
 		"rewound":        {refusing(nil), func(s *Standing) { s.Position = entry.Position{Index: 90, Term: 3} }, Waiting, "as far as"},
@@ -143,6 +134,71 @@ func garbage(t *testing.T, body string) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
 	t.Cleanup(s.Close)
 	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// refused expects that a standby which is pointed at n replays nothing, and says why.
+func refused(t *testing.T, n *sourceNode, state State, reason string) {
+	t.Helper()
+	r := newReplica()
+	l := follow(t, r, "", n.address())
+	eventually(t, string(state)+" because of "+reason, func() bool {
+		f := l.only()
+		return f.State == state && strings.Contains(f.Error, reason)
+	})
+	if len(r.applied) != 0 {
+		t.Errorf("%d entries were replayed", len(r.applied))
+	}
+}
+
+func TestAStandbyPointedAtItselfReplaysNothing(t *testing.T) {
+	h := newHistory()
+	h.many(2, 20)
+	n := serve(t, h, nil)
+	n.id.Cluster = standbyID
+	refused(t, n, Halted, "this standby itself")
+}
+
+func TestAStandbyPointedAtAnotherStandbyWaits(t *testing.T) {
+	h := newHistory()
+	h.many(2, 20)
+	n := serve(t, h, nil)
+	n.id.Role = source.RoleStandby
+	refused(t, n, Waiting, "standby itself")
+}
+
+// A source's log that was rewound is behind at first and other entries follow: neither is replayed.
+func TestASourceRestoredFromAnOldBackupIsNotFollowed(t *testing.T) {
+	h, restored, r := newHistory(), newHistory(), newReplica()
+	h.many(2, 20)
+	n := serve(t, h, nil)
+	l := follow(t, r, "", n.address())
+	eventually(t, "all is replayed", func() bool { return same(r, h) })
+	n.Close()
+	restored.many(2, 10)
+	l = follow(t, r, "", serve(t, restored, nil).address())
+	eventually(t, "the source is behind", func() bool { return l.only().State == Waiting && strings.Contains(l.only().Error, "as far as") })
+	restored.many(3, 20)
+	eventually(t, "the source has another history", func() bool {
+		return l.only().State == Halted && strings.Contains(l.only().Error, "restored from a backup")
+	})
+	if !same(r, h) {
+		t.Error("something of the restored source was replayed")
+	}
+}
+
+func TestAnEntryOfANewerFormatIsWaitedForAndSaysSo(t *testing.T) {
+	h, r := newHistory(), newReplica()
+	fine := string(entry.AppendHeader(nil, 7))
+	newer := string([]byte{entry.Version + 1}) + fine[1:]
+	h.add(2, fine, "", fine, newer, fine)
+	n := serve(t, h, nil)
+	l := followReading(t, r, "", entry.Readable, n.address())
+	eventually(t, "it waits", func() bool {
+		return l.only().State == Waiting && strings.Contains(l.only().Error, "entry 5 of the source is not for this version")
+	})
+	eventually(t, "what came before is replayed", func() bool { return r.Standing().Position.Index == 4 })
+	follow(t, r, "", n.address()) // a newer version, on the same data
+	eventually(t, "all is replayed", func() bool { return same(r, h) })
 }
 
 func TestAnAnswerThatSkipsAnEntryIsNotReplayedPastIt(t *testing.T) {

@@ -28,7 +28,9 @@ type Options struct {
 	Replicas  map[uint64]Replica
 	// Active says whether the cluster is a standby, or waits to become one.
 	Active func() bool
-	Logger *slog.Logger
+	// Readable says why this node's version cannot read an entry; nil is for entries that anybody can.
+	Readable func(entry []byte) error
+	Logger   *slog.Logger
 }
 
 // Link is a standby node's side: it follows the source in every group that it is to read for, and tells the source how
@@ -50,6 +52,7 @@ type shared struct {
 	view      *view
 	name      func() string
 	cluster   func() string
+	readable  func([]byte) error
 }
 
 // SourceNode is what is known of a node of the source.
@@ -69,6 +72,7 @@ func New(o Options) *Link {
 		o: o, followers: map[uint64]*follower{},
 		shared: &shared{
 			addresses: o.Addresses, client: newClient(o.TokenFile, o.TLS), view: newView(time.Now), name: o.Name, cluster: o.Cluster,
+			readable: o.Readable,
 		},
 		sources: make([]SourceNode, len(o.Addresses)),
 	}

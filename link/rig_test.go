@@ -276,8 +276,14 @@ func tokenFile(t *testing.T, lines ...string) string {
 // follow runs a standby node's link to the addresses.
 func follow(t *testing.T, r *replica, token string, addresses ...string) *Link {
 	t.Helper()
+	return followReading(t, r, token, nil, addresses...)
+}
+
+// followReading is follow for a version that reads what readable lets pass.
+func followReading(t *testing.T, r *replica, token string, readable func([]byte) error, addresses ...string) *Link {
+	t.Helper()
 	l := New(Options{
-		Addresses: addresses, TokenFile: token, Name: func() string { return "reader" }, Cluster: func() string { return standbyID },
+		Readable: readable, Addresses: addresses, TokenFile: token, Name: func() string { return "reader" }, Cluster: func() string { return standbyID },
 		Groups: []uint64{1}, Replicas: map[uint64]Replica{1: r}, Active: func() bool { return r.Standing().Role == Standby }, Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-mq/understudy/link/source"
 	"github.com/understudy-mq/understudy/link/wire"
+	"github.com/understudy-mq/understudy/replication"
 )
 
 // seedServer serves a seed of one file, and can break answers off or change bytes of them.
@@ -150,5 +153,38 @@ func TestASeedIsWaitedForButNotForLongerThanIsAsked(t *testing.T) {
 		func(Fetched) error { return fmt.Errorf("nothing to save") })
 	if err == nil {
 		t.Error("a seed came from nowhere")
+	}
+}
+
+// exporting is a group that cuts no snapshot, but tells when it is asked to.
+type exporting func()
+
+func (x exporting) Export(context.Context) (*replication.Export, error) {
+	x()
+	return nil, errors.New("no snapshot in this test")
+}
+
+// What a standby reads first after its seed must be in the log still: the hold is there before the snapshot is cut.
+func TestTheLogIsHeldForASeedBeforeItIsCut(t *testing.T) {
+	h := newHistory()
+	h.many(2, 20)
+	held := make(chan uint64, 1)
+	var n *sourceNode
+	seeds, err := source.OpenSeeds(t.TempDir(), map[uint64]source.Exporter{1: exporting(func() { held <- n.notes.of("reader").Index })}, discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = serve(t, h, func(o *source.Options) { o.Seeds = seeds })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go FetchSeed(ctx, SeedOptions{Addresses: []string{n.address()}, Reader: "reader", Dir: t.TempDir(), Logger: discard()}, //nolint:errcheck // there is no seed
+		Fetched{}, func(Fetched) error { return nil })
+	select {
+	case at := <-held:
+		if at != h.last().Index {
+			t.Errorf("the log was held from entry %d on when the snapshot was cut, want %d", at, h.last().Index)
+		}
+	case <-ctx.Done():
+		t.Fatal("no snapshot was cut")
 	}
 }

@@ -22,14 +22,25 @@ import (
 )
 
 func lostTailCommand() *cobra.Command {
-	var data string
-	cmd := verb("lost-tail", "Print what a former source's log has beyond the cut of the promotion", cobra.NoArgs,
-		func(c *client, _ []string) error { return c.lostTail(data) })
+	var data, into string
+	var broker *string
+	cmd := verb("lost-tail", "Print what a former source's log has beyond the cut of the promotion, or put its publishes in a quarantine", cobra.NoArgs,
+		func(c *client, _ []string) error { return c.lostTail(data, into, *broker) })
 	cmd.Long = `Print, as JSON lines, what the log in a stopped node's data folder has beyond the entry at which its standby was cut: the
 tail that the promoted cluster does not have. --admin-url names a node of the promoted cluster, which tells the cuts. A line
 is a command: a publish has exchange, routing key, message id, session and body (base64; of a large message the last piece),
-others their fields. The log's very end may hold what was never confirmed.`
+others their fields. The log's very end may hold what was never confirmed.
+
+With --into VHOST nothing is printed: the tail's publishes are put into that vhost of the promoted cluster (--amqp-url), which is
+made if need be and must be none that the source had. Each goes to plain durable queues named as those it was routed
+to, or to lost-tail.unplaced where that cannot be told, with its properties and body and these headers: x-lost-vhost,
+x-lost-exchange, x-lost-routing-key, and x-lost-entry with its group, entry and place there. What would act on it again is
+moved to headers with x-lost- before their names: expiration, user-id, CC, BCC and ids to recognise a repeated publish.
+Messages that were settled in the tail, or belong to a transaction that was not committed, are among them. Asked for again, it goes on
+after what it has put there, for as long as the cluster keeps its session (a week, or --session-expiry-max).`
 	cmd.Flags().StringVar(&data, "data", "", "data folder of a node of the former source; it must not run")
+	cmd.Flags().StringVar(&into, "into", "", "vhost to put the tail's publishes into, instead of printing")
+	broker = amqpFlags(cmd)
 	return cmd
 }
 
@@ -49,15 +60,11 @@ type lostCommand struct {
 	Fields     entry.Command `json:"fields,omitempty"`
 }
 
-func (c *client) lostTail(data string) error {
+func (c *client) lostTail(data, into, broker string) error {
 	c.json = false
 	var p api.Promotion
 	if _, err := c.get("/api/link/promotion", &p); err != nil {
 		return err
-	}
-	cuts := map[uint64]uint64{}
-	for _, g := range p.Groups {
-		cuts[g.Group] = g.Position.Index
 	}
 	folder, err := node.OpenFolder(data)
 	if err != nil {
@@ -67,18 +74,64 @@ func (c *client) lostTail(data string) error {
 	if id := folder.Identity().ClusterID; folder.Fresh() || id != p.Source {
 		return fmt.Errorf("%s is of cluster %q, the promoted cluster's source was %s", data, id, p.Source)
 	}
+	t := tail{data: data, cuts: map[uint64]uint64{}}
+	for _, g := range p.Groups {
+		t.cuts[g.Group] = g.Position.Index
+	}
+	if into != "" {
+		return c.reinject(&t, p.Source, into, broker)
+	}
 	out := json.NewEncoder(c.out)
-	return log.Dump(vfs.Default, filepath.Join(data, node.LogDir), func(r log.Record) error {
-		cut, known := cuts[r.Group]
-		if r.Kind != log.KindEntry || !known || r.Index <= cut || r.Type != raftpb.EntryNormal || len(r.Data) == 0 {
+	return t.each(t.cuts, func(r *log.Record) error { return tellLost(out, r) })
+}
+
+// tail is what a former source's log has beyond the cuts, by group.
+type tail struct {
+	data string
+	cuts map[uint64]uint64
+}
+
+// each visits the entries with commands beyond an index of each group, in a group's order. Of entries that the log has of
+// several terms the last counts.
+func (t *tail) each(beyond map[uint64]uint64, visit func(*log.Record) error) error {
+	type place struct {
+		segment uint64
+		offset  int64
+	}
+	standing := map[uint64]map[uint64]place{}
+	entries := func(visit func(*log.Record) error) error {
+		return log.Dump(vfs.Default, filepath.Join(t.data, node.LogDir), func(r log.Record) error {
+			if after, known := beyond[r.Group]; r.Kind != log.KindEntry || !known || r.Index <= after {
+				return nil
+			}
+			return visit(&r)
+		})
+	}
+	err := entries(func(r *log.Record) error {
+		g := standing[r.Group]
+		if g == nil {
+			g = map[uint64]place{}
+			standing[r.Group] = g
+		}
+		g[r.Index] = place{r.Segment, r.Offset}
+		for i := r.Index + 1; len(g) > 0 && g[i] != (place{}); i++ { // an entry supersedes all behind it
+			delete(g, i)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return entries(func(r *log.Record) error {
+		if r.Type != raftpb.EntryNormal || len(r.Data) == 0 || standing[r.Group][r.Index] != (place{r.Segment, r.Offset}) {
 			return nil
 		}
-		return tellLost(out, &r)
+		return visit(r)
 	})
 }
 
-// tellLost prints the commands of an entry.
-func tellLost(out *json.Encoder, r *log.Record) error {
+// eachCommand visits the commands of an entry.
+func eachCommand(r *log.Record, visit func(stamp int64, node uint64, cmd entry.Command) error) error {
 	e, err := entry.Read(r.Data)
 	if err != nil {
 		return fmt.Errorf("group %d entry %d: %w", r.Group, r.Index, err)
@@ -89,14 +142,21 @@ func tellLost(out *json.Encoder, r *log.Record) error {
 			if cmd, rest, err = entry.Next(rest); err != nil {
 				return fmt.Errorf("group %d entry %d: %w", r.Group, r.Index, err)
 			}
-			l := lostCommand{Group: r.Group, Index: r.Index, Term: r.Term, Stamp: e.Stamp, Node: b.Node}
-			l.describe(cmd)
-			if err := out.Encode(l); err != nil {
+			if err := visit(e.Stamp, b.Node, cmd); err != nil {
 				return err
 			}
 		}
 	}
 	return e.Err()
+}
+
+// tellLost prints the commands of an entry.
+func tellLost(out *json.Encoder, r *log.Record) error {
+	return eachCommand(r, func(stamp int64, node uint64, cmd entry.Command) error {
+		l := lostCommand{Group: r.Group, Index: r.Index, Term: r.Term, Stamp: stamp, Node: node}
+		l.describe(cmd)
+		return out.Encode(l)
+	})
 }
 
 // describe fills in what a command says; a publish is taken apart.

@@ -116,11 +116,14 @@ const damaged = "the store is damaged: replace this member, or restore its data 
 // load makes a machine of a generation's rows.
 func (g *Group) load(generation uint64) (machine, error) {
 	m := g.db.kind.make(g.id)
-	it, err := g.db.p.NewIter(&pebble.IterOptions{
-		LowerBound: rowPrefix(g.id, generation), UpperBound: rowEnd(g.id, generation),
-	})
+	return m, loadRows(g.db.p, m, g.id, generation)
+}
+
+// loadRows brings a new machine to the state that a generation's rows are.
+func loadRows(p *pebble.DB, m machine, group, generation uint64) error {
+	it, err := p.NewIter(&pebble.IterOptions{LowerBound: rowPrefix(group, generation), UpperBound: rowEnd(group, generation)})
 	if err != nil {
-		return nil, fmt.Errorf("group %d: reading its rows: %w", g.id, err)
+		return fmt.Errorf("group %d: reading its rows: %w", group, err)
 	}
 	for ok := it.First(); ok; ok = it.Next() {
 		key := it.Key()[rowPrefixBytes:]
@@ -129,16 +132,16 @@ func (g *Group) load(generation uint64) (machine, error) {
 			err = m.Load(key, value)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("group %d: the row %x cannot be read: %w; %s", g.id, key, err, damaged), it.Close())
+			return errors.Join(fmt.Errorf("group %d: the row %x cannot be read: %w; %s", group, key, err, damaged), it.Close())
 		}
 	}
 	if err := it.Close(); err != nil {
-		return nil, fmt.Errorf("group %d: reading its rows: %w; %s", g.id, err, damaged)
+		return fmt.Errorf("group %d: reading its rows: %w; %s", group, err, damaged)
 	}
 	if err := m.Loaded(); err != nil {
-		return nil, fmt.Errorf("group %d: its rows do not fit together: %w; %s", g.id, err, damaged)
+		return fmt.Errorf("group %d: its rows do not fit together: %w; %s", group, err, damaged)
 	}
-	return m, nil
+	return nil
 }
 
 // Apply applies the committed entry index, which must be the one after Applied. An error stops the group.

@@ -410,6 +410,27 @@ func TestC18DeliveryCountIsTold(t *testing.T) {
 	}
 }
 
+func TestC18ClosedChannelGivesBackAndBlamesNobody(t *testing.T) {
+	c := connect(t)
+	q := c.queue(table{"x-queue-type": "quorum"})
+	c.publishWith("", q, props{DeliveryMode: 2}, "m")
+	c.routed()
+	var counts []string
+	for i := range 3 {
+		e := c.get(q, false)
+		if redelivered(e) != (i > 0) {
+			t.Fatalf("get %d: %s", i, e)
+		}
+		counts = append(counts, fmt.Sprint(e.Properties.Headers["x-delivery-count"]))
+		c.call(1, "channel.close-ok", "channel.close", 200)
+		c.open(1)
+		c.awaitReady(q, 1)
+	}
+	if got, want := strings.Join(counts, " "), differs(t, "C18 closed channels"); got != want {
+		t.Fatalf("x-delivery-count: got %s, want %s", got, want)
+	}
+}
+
 func TestC18QueueWithoutALimitDoesNotCount(t *testing.T) {
 	c := connect(t)
 	q := c.filled("m")

@@ -71,6 +71,29 @@ func TestE2CycleEndsForItsQueueAndTheOtherStillReceives(t *testing.T) {
 	c.wantBodies(q)
 }
 
+func TestE2CycleOfTwoQueuesEndsWhereItsDeathsAreOfOneKindOrTwo(t *testing.T) {
+	for what, full := range map[string]table{"expiry": {"x-message-ttl": 20}, "expiry and length": {"x-max-length": 0}} {
+		t.Run(what, func(t *testing.T) {
+			c := connect(t)
+			a, b := name(t, "a"), name(t, "b")
+			x, out := c.exchange("fanout", nil), c.queue(nil)
+			c.queueNamed(a, toQueue(b, full))
+			c.queueNamed(b, table{"x-dead-letter-exchange": x, "x-message-ttl": 20})
+			c.bind(a, x, "", nil)
+			c.bind(out, x, "", nil)
+			c.consume(out, "t")
+			c.publish("", a, "m")
+			c.delivery("m")
+			c.pass(100)
+			for _, q := range []string{a, b, out} { // and there is no other copy
+				if n := c.ready(q); n != 0 {
+					t.Errorf("queue %s has %d", q, n)
+				}
+			}
+		})
+	}
+}
+
 func TestE2CycleOfThreeQueuesEnds(t *testing.T) {
 	c := connect(t)
 	a, b, d := name(t, "a"), name(t, "b"), name(t, "c")

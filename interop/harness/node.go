@@ -156,8 +156,32 @@ func (n *Node) wait(ctx context.Context) (int, error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// Pause stops the process with SIGSTOP; Resume lets it go on.
-func (n *Node) Pause() error { return n.signal(syscall.SIGSTOP) }
+// Pause stops the process with SIGSTOP, and waits until each of its threads stands still; Resume lets it go on.
+func (n *Node) Pause() error {
+	if err := n.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return Await(5*time.Second, func(context.Context) error { return standsStill(n.Pid()) })
+}
+
+// standsStill fails while a thread of a process is not stopped. A process that is gone has none.
+func standsStill(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return err
+	}
+	for _, path := range threads {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		_, state, _ := strings.Cut(string(stat), ") ")                        // behind the program's name
+		if state = state[:min(1, len(state))]; state != "T" && state != "t" { // t under a tracer
+			return fmt.Errorf("a thread of process %d has not stopped: %s", pid, state)
+		}
+	}
+	return nil
+}
 
 // Resume undoes Pause.
 func (n *Node) Resume() error { return n.signal(syscall.SIGCONT) }

@@ -149,6 +149,41 @@ func TestS2CloseOfTheOldConnectionDoesNotTouchTheSessionThatWasTakenOver(t *test
 	}
 }
 
+// TestS2CloseThatANodeReadsAfterTheTakeoverDoesNotEndTheSession: the old connection's node stands still while the client says that
+// it closes, which would end the session, and another connection takes the session over; then the node goes on, and tells the
+// others of the close before it hears of the takeover.
+func TestS2CloseThatANodeReadsAfterTheTakeoverDoesNotEndTheSession(t *testing.T) {
+	c := harmed()
+	again(t, c)
+	_, others := leaderAndOthers(t, c)
+	slow, other := others[0], others[1]
+	const sessions = 20 // any of them may happen to be read later
+	ids, queues, olds := make([]string, sessions), make([]string, sessions), make([]*client, sessions)
+	for i := range sessions {
+		ids[i], queues[i] = unique("s"), unique("q")
+		olds[i] = connect(t, slow.URL(), session(ids[i]))
+		olds[i].declare(queues[i], true)
+	}
+	if err := slow.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	news := make([]*client, sessions)
+	for i, id := range ids {
+		olds[i].send(0, "connection.close", 200, "done")
+		news[i] = connect(t, other.URL(), session(id))
+	}
+	if err := slow.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	for _, old := range olds {
+		old.readToTheEnd()
+	}
+	for i, b := range news {
+		want(t, "state", b.status()["x-session-state"], "taken-over")
+		b.declare(queues[i], true) // its own still
+	}
+}
+
 // readToTheEnd reads what the broker still says, and answers its close.
 func (c *client) readToTheEnd() {
 	for e, err := c.Next(); err == nil && e.Name != "end"; e, err = c.Next() {

@@ -1,6 +1,9 @@
 package standby
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -19,6 +22,84 @@ func TestAStandbyNodeThatReachesTheSourceReadsForALeaderThatDoesNot(t *testing.T
 	touch(t, p.Source)
 	if err := p.WaitCaughtUp(30 * time.Second); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A leader that finds no quorum for longer than an election takes goes on planning once it has one again, or another does.
+func TestAStandbyWhoseLeaderLostItsQuorumForAWhileGoesOn(t *testing.T) {
+	p := harness.StartPair(t, harness.PairOptions{Nodes: 3, Args: []string{"--groups", "2"}})
+	leader, _, err := p.Standby.WaitLeader(1, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := 1; id <= 3; id++ { // nobody has a quorum
+		p.Standby.Isolate(id)
+	}
+	touch(t, p.Source)
+	err = harness.Await(30*time.Second, func(ctx context.Context) error {
+		l, err := p.Standby.Node(leader).LinkStatus(ctx)
+		if err != nil {
+			return err
+		}
+		for _, g := range l.Groups {
+			if g.LagSeconds > 2 {
+				return nil
+			}
+		}
+		return errors.New("no group has lagged for two seconds yet")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Standby.Heal()
+	if err := p.WaitCaughtUp(30 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Three nodes are asked at once and one of them is killed: the others answer alike, and serve.
+func TestAPromotionGoesOnWhereANodeThatWasAskedIsKilled(t *testing.T) {
+	p := harness.StartPair(t, harness.PairOptions{Nodes: 3, Args: []string{"--groups", "3"}})
+	put(t, p.Source.Node(1), "a")
+	if err := p.WaitCaughtUp(30 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	leader, _, err := p.Standby.WaitLeader(0, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Source.KillAll()
+	type answer struct {
+		harness.Promotion
+		err error
+	}
+	answers := make(chan answer, 3)
+	for _, n := range p.Standby.Members() {
+		if n.ID == leader {
+			go func() { _, _ = n.Promote(t.Context(), "promote") }()
+			continue
+		}
+		go func() {
+			report, err := n.Promote(t.Context(), "promote")
+			answers <- answer{report, err}
+		}()
+	}
+	p.Standby.Node(leader).Kill9()
+	var reports []harness.Promotion
+	for range 2 {
+		a := <-answers
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		reports = append(reports, a.Promotion)
+	}
+	for i, g := range reports[0].Groups {
+		if other := reports[1].Groups[i]; other.Position != g.Position || reports[0].Generation != 1 || reports[1].Generation != 1 {
+			t.Errorf("two nodes tell of group %d: %+v and %+v", g.Group, g, other)
+		}
+	}
+	for _, n := range p.Standby.Running() {
+		put(t, n, fmt.Sprint("after ", n.ID))
 	}
 }
 

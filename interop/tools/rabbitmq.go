@@ -18,9 +18,16 @@ import (
 // bootTime is how long RabbitMQ may take to start on a busy machine.
 const bootTime = 2 * time.Minute
 
-// rabbitMQ starts the RabbitMQ that is installed, with its management plugin, in folders and on ports of its own, and answers its
-// admin URL. It ends with the test.
+// rabbitMQ is startRabbitMQ for those who need the admin URL alone.
 func rabbitMQ(t testing.TB) (admin string) {
+	t.Helper()
+	admin, _ = startRabbitMQ(t)
+	return admin
+}
+
+// startRabbitMQ starts the RabbitMQ that is installed, with its management plugin, in folders and on ports of its own, and answers
+// the URLs of its HTTP API and of its AMQP port. It ends with the test.
+func startRabbitMQ(t testing.TB) (admin, amqp string) {
 	t.Helper()
 	programs, err := filepath.Glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server")
 	if err != nil || len(programs) == 0 {
@@ -44,22 +51,23 @@ func rabbitMQ(t testing.TB) (admin string) {
 	cmd.Env = append(os.Environ(), "HOME="+dir, "RABBITMQ_NODENAME=tools@localhost", "RABBITMQ_CONF_ENV_FILE=/dev/null",
 		"RABBITMQ_CONFIG_FILE="+filepath.Join(dir, "rabbitmq"), "RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(dir, "enabled_plugins"),
 		"RABBITMQ_MNESIA_BASE="+dir, "RABBITMQ_LOG_BASE="+dir, "RABBITMQ_PID_FILE="+filepath.Join(dir, "pid"),
-		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", ports[2]), fmt.Sprintf("ERL_EPMD_PORT=%d", ports[3]), "ERL_EPMD_ADDRESS=127.0.0.1")
+		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", ports[2]), fmt.Sprintf("ERL_EPMD_PORT=%d", ports[3]), "ERL_EPMD_ADDRESS=127.0.0.1",
+		"ERL_EPMD_RELAXED_COMMAND_CHECK=1") // epmd, which is in no group, is to end although it thinks that RabbitMQ lives
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the whole group: epmd too
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the whole group
 		_ = cmd.Wait()
 		_ = exec.Command("epmd", "-port", fmt.Sprint(ports[3]), "-kill").Run()
 		_ = log.Close()
 	})
-	admin = fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	admin, amqp = fmt.Sprintf("http://127.0.0.1:%d", ports[1]), fmt.Sprintf("amqp://guest:guest@127.0.0.1:%d/", ports[0])
 	for end := time.Now().Add(bootTime); ; time.Sleep(200 * time.Millisecond) {
 		// It answers before it knows anything of itself.
 		if status, text, err := call(admin, "GET", "/api/nodes", ""); err == nil && status == http.StatusOK && strings.Contains(text, `"os_pid"`) {
-			return admin
+			return admin, amqp
 		}
 		if time.Now().After(end) {
 			text, _ := os.ReadFile(log.Name())

@@ -17,7 +17,7 @@ const (
 	lockFile     = "lock"
 	identityFile = "node.json"
 	LogDir       = "log"
-	storeDir     = "store"
+	StoreDir     = "store"
 )
 
 // Identity is whose data folder it is. It never changes, but for the cluster id's becoming known.
@@ -85,7 +85,7 @@ func (f *Folder) read() error {
 // refuseForeign guards a log or a store whose identity was lost: taking them for nobody's would let a second node vote
 // with them.
 func (f *Folder) refuseForeign() error {
-	for _, name := range []string{LogDir, storeDir} {
+	for _, name := range []string{LogDir, StoreDir} {
 		if _, err := os.Stat(filepath.Join(f.path, name)); err == nil {
 			return fmt.Errorf("data folder %s has a %s but no %s: restore that file, or use an empty --data", f.path, name, identityFile)
 		}

@@ -59,7 +59,8 @@ func (n *Node) startLink(work context.Context) error {
 	}
 	n.linkage.follow = link.New(link.Options{
 		Addresses: n.cfg.LinkSources(), TokenFile: n.cfg.LinkTokenFile, TLS: secure,
-		Name: func() string { return readerName(n.ClusterID()) }, Cluster: n.ClusterID, Groups: n.groups, Replicas: replicas, Active: n.standsBy, Logger: n.log,
+		Name: func() string { return readerName(n.ClusterID()) }, Cluster: n.ClusterID, Groups: n.groups, Replicas: replicas, Active: n.standsBy,
+		Readable: entry.Readable, Logger: n.log,
 	})
 	n.linkage.conductor = link.NewConductor(standbyCluster{n}, n.linkage.follow, n.log)
 	n.background.Go(func() { n.linkage.follow.Run(work) })

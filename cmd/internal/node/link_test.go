@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/certs/certstest"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 )
 
@@ -247,6 +249,95 @@ func TestASwitchThatIsNotCompletedIsCancelledAndTheSourceGoesOn(t *testing.T) {
 	}
 	eventually(t, "the source delivers again", func() bool { return source.linkState(1).Gate.Drain == 0 })
 	send(t, c, "work", "more")
+}
+
+// What the standby has not read yet is missing; what it has is there, in order, without a gap.
+func TestAPromotionDuringCatchUpCutsWhereTheStandbyIs(t *testing.T) {
+	from, to := pair(t)
+	source := start(t, from)
+	ready(t, source)
+	c := dial(t, source)
+	const sent = 300
+	for i := range sent {
+		send(t, c, "work", strconv.Itoa(i))
+	}
+	standby := start(t, to)
+	home, _ := source.vhostHome("/")
+	eventually(t, "the standby has begun", func() bool { return standby.linkState(home.Group).Position.Index > 20 })
+	p, err := standby.Promote(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range p.Groups {
+		if cut := standby.linkState(g.Group).Position.Index; cut != g.Position.Index {
+			t.Errorf("group %d was cut at entry %d, the report says %d", g.Group, cut, g.Position.Index)
+		}
+	}
+	ch, err := dial(t, standby).Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for ; ; n++ {
+		d, ok, err := ch.Get("work", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		if string(d.Body) != strconv.Itoa(n) {
+			t.Fatalf("message %d is %q", n, d.Body)
+		}
+	}
+	ready(t, standby)
+	send(t, dial(t, standby), "work", "after")
+}
+
+func TestALinkCertificateOfAnotherAuthorityIsRefused(t *testing.T) {
+	from, to := pair(t)
+	ours, theirs := certstest.New(t), certstest.New(t)
+	server, _ := ours.Issue("source")
+	mine, _ := ours.Issue("standby")
+	foreign, _ := theirs.Issue("standby")
+	from.LinkTLSCert, from.LinkTLSKey, from.LinkTLSCA = server.Cert, server.Key, server.CA
+	to.LinkTLSCert, to.LinkTLSKey, to.LinkTLSCA = foreign.Cert, foreign.Key, server.CA // it has the token, and the right source
+	source, standby := start(t, from), start(t, to)
+	ready(t, source)
+	eventually(t, "the standby is told why it is not let in", func() bool {
+		nodes := standby.Link().Sources
+		return len(nodes) == 1 && strings.Contains(nodes[0].Error, "certificate")
+	})
+	if l := standby.Link(); len(source.Link().Readers) != 0 || l.Source != "" {
+		t.Errorf("it follows %q, readers %+v", l.Source, source.Link().Readers)
+	}
+	stop(t, standby)
+	to.LinkTLSCert, to.LinkTLSKey = mine.Cert, mine.Key
+	standby = start(t, to)
+	ready(t, standby)
+	follows(t, source, standby)
+}
+
+// The link's port has the link's routes and no others, whatever the token.
+func TestTheLinkPortServesNothingButTheLink(t *testing.T) {
+	from, _ := pair(t)
+	n := start(t, from)
+	ready(t, n)
+	for _, path := range []string{"/", "/api/overview", "/api/link", "/metrics", "/debug/pprof/"} {
+		r, err := http.NewRequest(http.MethodGet, "http://"+address(n, protocolLink)+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer secret")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s", path, answer.Status)
+		}
+	}
 }
 
 func TestALinkTokenOpensNothingButTheLink(t *testing.T) {

@@ -251,7 +251,7 @@ func (n *Node) claim(ctx context.Context, seed *seedRecord) error {
 
 // openStore opens every group's state and makes the broker that its effects go to.
 func (n *Node) openStore() error {
-	db, err := store.Open(vfs.Default, filepath.Join(n.cfg.Data, storeDir), store.Options{
+	db, err := store.Open(vfs.Default, filepath.Join(n.cfg.Data, StoreDir), store.Options{
 		Logger:  n.log,
 		Fatal:   n.o.Fatal,
 		Metrics: store.Metrics{Checkpoint: n.metrics.Checkpoint, Evacuated: n.metrics.Evacuated},

@@ -18,6 +18,9 @@ const promotionFile = "promotion.json"
 // sessionsInterval is how old the count of live sessions in a report may be: counting takes looking at each.
 const sessionsInterval = 2 * time.Second
 
+// cutPatience is how long the report, and with it the first client, waits for a group that is not promoted yet.
+const cutPatience = 5 * time.Second
+
 // reports is what the node last knew of its source before the promotion.
 type reports struct {
 	mu   sync.Mutex
@@ -59,10 +62,36 @@ func (n *Node) watchPromotion(ctx context.Context) {
 			return
 		}
 	}
-	if n.linkage.reports.get().At == 0 {
+	fresh := n.linkage.reports.get().At == 0
+	whole := n.promotedWhole(ctx, cutPatience)
+	if fresh {
 		n.report(name, live)
 	}
 	n.serveAsPromoted(ctx)
+	if !whole && fresh && n.promotedWhole(ctx, 0) {
+		n.report(name, live)
+	}
+}
+
+// promotedWhole waits until every group is promoted here, for at most patience (0: no bound): until then a group may replay
+// what is still under way, and where it is cut is not known.
+func (n *Node) promotedWhole(ctx context.Context, patience time.Duration) bool {
+	if patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	for _, g := range n.groups {
+		for n.linkState(g).Role != core.RolePromoted {
+			select {
+			case <-n.raft.Group(g).Changed():
+			case <-time.After(formInterval): // what changed before Changed was asked for
+			case <-ctx.Done():
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // serveAsPromoted waits until the node serves as one of an ordinary cluster.
