@@ -4,7 +4,7 @@
 // It stands between a group's machine and the session.Broker: each run of effects passes Dispatch, from the apply goroutine.
 // For a vhost in mode sync, replies, confirms and what follows them on the same channel wait for the named standby's
 // position to reach the entries that they come of, and the system group's entries that were applied by then; what is
-// delivered to a channel that waits for nothing goes through. A vhost in mode bounded waits in the same way while the
+// delivered to a channel that waits for nothing goes through, and so do replies to opening and consuming. A vhost in mode bounded waits in the same way while the
 // standby is further behind than its policy has it, so that what was confirmed is never older than that; Slow names the
 // vhosts whose publishers have to wait for as long.
 //

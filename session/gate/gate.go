@@ -276,8 +276,19 @@ func (g *group) mustWait(e *core.Effect) bool {
 		return true
 	}
 	switch e.Kind {
-	case core.EffectReply, core.EffectConfirmed, core.EffectNacked, core.EffectReturned:
+	case core.EffectReply:
+		return !reads(e.Command) && g.waiting(e.Session)
+	case core.EffectConfirmed, core.EffectNacked, core.EffectReturned:
 		return g.waiting(e.Session)
+	}
+	return false
+}
+
+// reads says whether a command's reply promises nothing that a standby could lack: reading goes on whatever the standby does.
+func reads(k entry.Kind) bool {
+	switch k {
+	case entry.KindChannelOpen, entry.KindQos, entry.KindConsume, entry.KindCancel, entry.KindConfirmSelect, entry.KindTxSelect:
+		return true
 	}
 	return false
 }

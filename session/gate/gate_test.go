@@ -183,7 +183,7 @@ func TestEveryPromiseWaitsAndTheOrderOfAChannelStays(t *testing.T) {
 	r.wantHeard("the standby has all", core.EffectReply, core.EffectReply, core.EffectConfirmed, core.EffectDelivered)
 	r.do(&entry.ChannelOpen{Ref: other})
 	r.do(&entry.Publish{Ref: other, Record: coretest.Record("", "q", nil, "body")})
-	r.wantHeard("a delivery to a channel that waits for nothing", core.EffectDelivered)
+	r.wantHeard("a channel that waits for nothing", core.EffectReply, core.EffectDelivered)
 }
 
 func TestAVhostThatDoesNotWaitIsNotHeldUp(t *testing.T) {
@@ -262,6 +262,21 @@ func TestBoundedHoldsConfirmsOnlyWhileTheStandbyIsTooFarBehind(t *testing.T) {
 	r.cover(standby)
 	if s := r.gate.Slow(); len(s) > 0 {
 		t.Errorf("slowed with a standby that has caught up: %v", s)
+	}
+}
+
+func TestReadingWaitsForNoStandby(t *testing.T) {
+	for _, mode := range []string{"sync", "bounded"} {
+		r := newRig(t, "link-confirm", mode)
+		r.up()
+		r.publish()
+		r.pass(time.Minute)
+		r.hear()
+		other := entry.Ref{Session: 1, Epoch: 1, Channel: 2}
+		r.do(&entry.ChannelOpen{Ref: other}, &entry.Consume{Ref: other, Queue: "q", Tag: "t"})
+		r.wantHeard(mode, core.EffectReply, core.EffectReply, core.EffectDelivered)
+		r.do(&entry.QueueDeclare{Ref: other, Name: "another"}, &entry.Qos{Ref: other})
+		r.wantHeard(mode + ": a declaration, and what follows it")
 	}
 }
 

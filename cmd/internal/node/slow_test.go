@@ -182,6 +182,14 @@ func TestPublishersWaitWhileTheStandbyIsFurtherBehindThanTheirPolicyHasIt(t *tes
 	wantBlocking(t, heard, true, "standby-"+standby.ClusterID()+" is more than 300ms behind (link-max-lag)")
 	ack(t, d)
 	eventually(t, "the acknowledgement counts, and nothing was published", func() bool { return messagesIn(source, "q") == 0 })
+	late, err := dial(t, source).Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	consuming(t, late, "more")
+	if reason := waitsFor(source, other); reason != "" {
+		t.Fatalf("publishers of another group have to wait: %s", reason)
+	}
 	send(t, inVhost(t, source, other), "q", "of another group")
 	adminCall(t, source, "POST", "/api/exchanges/%2F/amq.default/publish",
 		`{"properties":{},"routing_key":"q","payload":"x","payload_encoding":"string"}`, 503)
@@ -247,6 +255,9 @@ func TestWhatIsPublishedDuringADrainWaitsAndIsPublishedAgainAtTheStandby(t *test
 	wantClosed(t, closed, "handed over")
 	if held.Acked() {
 		t.Fatal("what was held back was confirmed by the source")
+	}
+	if reason := source.slowPublishers(nil)[firstVhost]; reason != handingOver {
+		t.Errorf("behind the fence publishers wait for %q: what is held back could be let go, and dropped", reason)
 	}
 	if n := messagesIn(standby, "q") + messagesIn(standby, "work"); n != 0 {
 		t.Errorf("the standby has %d messages, want none: the one was acknowledged, the other not published", n)
