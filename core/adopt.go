@@ -136,7 +136,7 @@ func (m *Machine) awaitResend(c *consumer) {
 func (m *Machine) resendAll() {
 	for _, c := range m.owing {
 		c.owing = false
-		if c.gone || c.Claim || m.gate.holds() {
+		if c.gone || c.Claim || m.gate.Holds() {
 			continue
 		}
 		if m.resend(c); c.Owed == 0 {

@@ -310,7 +310,7 @@ func (m *Machine) serve() {
 	for i := 0; i < len(m.waiting); i++ {
 		q := m.waiting[i]
 		q.waiting = false
-		if !m.gate.holds() {
+		if !m.gate.Holds() {
 			m.feed(q)
 		}
 		if q.trims {
@@ -417,12 +417,12 @@ func (m *Machine) applyGet(x *entry.Get) {
 		return
 	}
 	m.use(q)
-	if tag := h.reget(q); tag != 0 && !x.NoAck && !m.gate.holds() {
+	if tag := h.reget(q); tag != 0 && !x.NoAck && !m.gate.Holds() {
 		m.sendAgain(h, tag)
 		m.got(h, q, tag, &h.flight.Get(tag).Ref, false)
 		return
 	}
-	if m.gate.holds() || !m.expireHead(q, ^uint64(0)) {
+	if m.gate.Holds() || !m.expireHead(q, ^uint64(0)) {
 		h.session.counters().GotEmpty++
 		q.counters.GotEmpty++
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {

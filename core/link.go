@@ -34,8 +34,8 @@ type Gate struct {
 	By entry.Generation
 }
 
-// holds says whether nothing may be delivered.
-func (g *Gate) holds() bool { return g.Fenced || g.Drain != 0 }
+// Holds says whether nothing may be delivered, and nothing is to be published.
+func (g *Gate) Holds() bool { return g.Fenced || g.Drain != 0 }
 
 // SwitchState is how far a standby is with a planned switch.
 type SwitchState uint8

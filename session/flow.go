@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 )
@@ -8,37 +9,68 @@ import (
 // heldBytesMax bounds what all endpoints of a node hold back together while publishers have to wait, in bytes.
 const heldBytesMax = 64 << 20
 
-// Flow tells the endpoints of a node whether publishers have to wait. An endpoint that is handed a publish meanwhile keeps
-// it back, unconfirmed, and tells its client as its protocol can; everything that makes room goes on. Safe from any
-// goroutine; the zero value lets everybody publish.
+// Flow tells the endpoints of a node whether publishers have to wait, all of them or those of some vhosts. An endpoint that
+// is handed a publish meanwhile keeps it back, unconfirmed, and tells its client as its protocol can; everything that makes
+// room goes on. Safe from any goroutine; the zero value lets everybody publish.
 type Flow struct {
-	reason   atomic.Pointer[string] // nil: nobody waits
-	held     atomic.Int64           // bytes
-	mu       sync.Mutex
+	waits    atomic.Pointer[waits] // nil: nobody waits
+	held     atomic.Int64          // bytes
+	mu       sync.Mutex            // guards changes
 	watchers map[*func()]struct{}
 }
 
-// Blocked says whether publishers have to wait, and in RabbitMQ's words why ("low on disk").
-func (f *Flow) Blocked() (reason string, yes bool) {
-	if r := f.reason.Load(); r != nil {
-		return *r, true
-	}
-	return "", false
+// waits is why publishers wait. It is not changed once it is in a Flow.
+type waits struct {
+	all    string            // why those of every vhost do; "" if they do not
+	vhosts map[string]string // why those of a vhost do
 }
 
-// Set makes publishers wait for a reason, or with "" lets them go on, and tells whoever watches. Calls come from one
-// goroutine.
-func (f *Flow) Set(reason string) {
-	if was, _ := f.Blocked(); was == reason {
-		return
+// Blocked says whether the publishers of a vhost have to wait, and why ("low on disk", in RabbitMQ's words).
+func (f *Flow) Blocked(vhost string) (reason string, yes bool) {
+	w := f.waits.Load()
+	switch {
+	case w == nil:
+		return "", false
+	case w.all != "":
+		return w.all, true
 	}
-	next := &reason
-	if reason == "" {
-		next = nil
+	reason, yes = w.vhosts[vhost]
+	return reason, yes
+}
+
+// All is why the publishers of every vhost have to wait, "" if they have not.
+func (f *Flow) All() string {
+	if w := f.waits.Load(); w != nil {
+		return w.all
 	}
-	f.reason.Store(next)
+	return ""
+}
+
+// SetAll makes the publishers of every vhost wait for a reason, or with "" no longer for that one.
+func (f *Flow) SetAll(reason string) { f.change(func(w *waits) { w.all = reason }) }
+
+// SetVhosts makes the publishers of these vhosts wait, by vhost why, and those of no others. The map is the Flow's from
+// then on.
+func (f *Flow) SetVhosts(reasons map[string]string) { f.change(func(w *waits) { w.vhosts = reasons }) }
+
+// change puts other reasons in place, and tells whoever watches if they do differ.
+func (f *Flow) change(set func(*waits)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	was := waits{}
+	if w := f.waits.Load(); w != nil {
+		was = *w
+	}
+	next := was
+	set(&next)
+	if next.all == was.all && maps.Equal(next.vhosts, was.vhosts) {
+		return
+	}
+	if next.all == "" && len(next.vhosts) == 0 {
+		f.waits.Store(nil)
+	} else {
+		f.waits.Store(&next)
+	}
 	for w := range f.watchers {
 		(*w)()
 	}

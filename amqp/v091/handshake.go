@@ -176,7 +176,7 @@ func (r *receiver) open(m *wire.ConnectionOpen) *fault {
 		}
 		return f
 	}
-	r.session, r.grant = s, s.Grant()
+	r.session, r.grant, r.vhost = s, s.Grant(), m.VirtualHost
 	r.phase = running
 	ok := &wire.ConnectionOpenOk{}
 	if r.grant.Named {

@@ -27,7 +27,7 @@ func (h *hold) full() bool { return h.bytes > 0 && (h.crowded || h.bytes > heldB
 // holdBack keeps a frame of an open channel back, if it has to wait.
 func (r *receiver) holdBack(ch *channel, f *wire.Frame) bool {
 	if len(ch.held) == 0 {
-		reason, blocked := r.opts.Flow.Blocked()
+		reason, blocked := r.opts.Flow.Blocked(r.vhost)
 		if !blocked || frameMethod(f) != wire.IDBasicPublish || ch.content.state != idle {
 			return false
 		}
@@ -60,7 +60,7 @@ func (r *receiver) tellBlocked(reason string) {
 // flowChanged is called when publishers have to wait, or need not any more: then what was held back is taken, as if it had
 // come now.
 func (r *receiver) flowChanged() {
-	if _, blocked := r.opts.Flow.Blocked(); blocked {
+	if _, blocked := r.opts.Flow.Blocked(r.vhost); blocked {
 		return
 	}
 	if r.hold.told {

@@ -18,13 +18,13 @@ func published(channel uint16, body string) []byte { return publish(channel, "",
 func alarmed(t *testing.T, channels ...uint16) *rig {
 	g := opened(t, channels...)
 	g.recv.client.connectionBlocked = true
-	g.opts.Flow.Set("low on disk")
+	g.opts.Flow.SetAll("low on disk")
 	return g
 }
 
 // clear ends the alarm and answers the frames that come of it.
 func (g *rig) clear() []string {
-	g.opts.Flow.Set("")
+	g.opts.Flow.SetAll("")
 	g.recv.flowChanged()
 	if err := g.recv.flush(); err != nil {
 		g.t.Fatal(err)
@@ -106,7 +106,7 @@ func TestAcknowledgementsOfATransactionWaitForItsPublishes(t *testing.T) {
 	g := opened(t, 1)
 	g.in(frame(1, &wire.TxSelect{}))
 	g.commands()
-	g.opts.Flow.Set("low on memory")
+	g.opts.Flow.SetAll("low on memory")
 	g.in(published(1, "a"), frame(1, &wire.BasicAck{DeliveryTag: 1}), frame(1, &wire.TxCommit{}))
 	if got := g.commands(); len(got) > 0 {
 		t.Errorf("while there is an alarm: %q", got)
@@ -120,7 +120,7 @@ func TestAcknowledgementsOfATransactionWaitForItsPublishes(t *testing.T) {
 func TestAMessageThatHadBegunBeforeTheAlarmIsTaken(t *testing.T) {
 	g := opened(t, 1)
 	g.in(frame(1, &wire.BasicPublish{RoutingKey: []byte("q")}))
-	g.opts.Flow.Set("low on disk")
+	g.opts.Flow.SetAll("low on disk")
 	g.in(header(1, 5), bodyOf(1, "whole"))
 	if got := g.commands(); contains(got, "whole") != 1 {
 		t.Errorf("%q, want the message", got)
@@ -187,7 +187,7 @@ func TestAClientThatPublishesOnAndOnIsNotReadUntilTheAlarmIsOver(t *testing.T) {
 		var flow session.Flow
 		p := connect(t, blocking(&flow))
 		p.open(10)
-		flow.Set("low on memory")
+		flow.SetAll("low on memory")
 		const publishes = 40
 		sent := make(chan error, 1)
 		go func() {
@@ -211,7 +211,7 @@ func TestAClientThatPublishesOnAndOnIsNotReadUntilTheAlarmIsOver(t *testing.T) {
 		if p.conn.Info().State != "blocked" {
 			t.Errorf("state %q", p.conn.Info().State)
 		}
-		flow.Set("")
+		flow.SetAll("")
 		if err := <-sent; err != nil {
 			t.Fatal(err)
 		}
@@ -231,16 +231,16 @@ func TestAnIdleClientHearsOfTheEndOfAnAlarmAtOnce(t *testing.T) {
 		var flow session.Flow
 		p := connect(t, blocking(&flow))
 		p.open(0)
-		flow.Set("low on disk")
+		flow.SetAll("low on disk")
 		p.send(published(1, "a"))
 		for i := range 3 { // changes of the reason interrupt it too
-			flow.Set(fmt.Sprint("reason ", i))
+			flow.SetAll(fmt.Sprint("reason ", i))
 			synctest.Wait()
 		}
 		if got := p.session.told(); len(got) > 0 {
 			t.Fatalf("while there is an alarm: %q", got)
 		}
-		flow.Set("")
+		flow.SetAll("")
 		synctest.Wait()
 		if n := contains(p.session.told(), "Publish"); n != 1 || p.closed() {
 			t.Errorf("%d publishes, closed %t", n, p.closed())
@@ -254,13 +254,13 @@ func TestAClientThatGoesDuringAnAlarmLeavesNothingBehind(t *testing.T) {
 		var flow session.Flow
 		p := connect(t, blocking(&flow))
 		p.open(0)
-		flow.Set("low on disk")
+		flow.SetAll("low on disk")
 		p.send(published(1, "a"))
 		p.finish()
 		if !flow.Hold(64<<20 - 1) {
 			t.Error("its bytes are still counted as held")
 		}
-		flow.Set("")
+		flow.SetAll("")
 		if n := contains(p.session.told(), "Publish"); n != 0 {
 			t.Errorf("%d publishes of a client that is gone", n)
 		}

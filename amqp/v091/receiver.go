@@ -92,6 +92,7 @@ type receiver struct {
 
 	phase      phase
 	user       string
+	vhost      string
 	client     clientInfo
 	session    Session
 	grant      session.Grant

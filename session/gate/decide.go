@@ -140,8 +140,8 @@ func (x *Gate) present(name string, now time.Time) bool {
 	return s != nil && now.Sub(s.heard) < silentAfter
 }
 
-// Slow names the vhosts whose publishers are to be slowed, and why: a policy bounds how far the standby may be behind, and
-// it is further, or a vhost that waits has been waiting for longer than a moment.
+// Slow names the vhosts whose publishers have to wait, and why: confirms wait for a standby in some way, and it is further
+// behind than the policy's bound. A new map.
 func (x *Gate) Slow() map[string]string {
 	slow := map[string]string{}
 	for _, g := range x.groups {
@@ -157,7 +157,7 @@ func (g *group) slow(slow map[string]string, now time.Time) {
 	defer g.mu.Unlock()
 	for _, c := range g.confirms {
 		if g.holds(&c) && g.late(&c, now) {
-			slow[c.Vhost] = fmt.Sprintf("the standby is more than %v behind", time.Duration(c.MaxLag)*time.Millisecond)
+			slow[c.Vhost] = fmt.Sprintf("%s is more than %v behind (link-max-lag)", g.link.ConfirmsFor, time.Duration(c.MaxLag)*time.Millisecond)
 		}
 	}
 }

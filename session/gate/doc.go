@@ -6,7 +6,7 @@
 // position to reach the entries that they come of, and the system group's entries that were applied by then; what is
 // delivered to a channel that waits for nothing goes through. A vhost in mode bounded waits in the same way while the
 // standby is further behind than its policy has it, so that what was confirmed is never older than that; Slow names the
-// vhosts whose publishers should be told.
+// vhosts whose publishers have to wait for as long.
 //
 // Which standby is waited for, and whether at all, is in the group's machine (core.Link). Decide, called regularly, has
 // the group's leader propose each change: the first standby that has caught up after the policy was set holds the gate; one

@@ -64,14 +64,14 @@ func (n *Node) judgeAlarms() {
 	n.states[systemGroup].View(func(m *core.Machine) { nodes = m.Nodes() })
 	n.tellAlarm(own, nodes)
 	reason := blockReason(n.cfg.NodeID, own, n.raft.Group(systemGroup).Status().Voters, nodes)
-	switch was, _ := n.broker.Flow().Blocked(); {
+	switch was := n.broker.Flow().All(); {
 	case was == reason:
 	case reason != "":
 		n.log.Warn("publishers of this node have to wait", "reason", reason)
 	default:
 		n.log.Info("publishers of this node go on")
 	}
-	n.broker.Flow().Set(reason)
+	n.broker.Flow().SetAll(reason)
 }
 
 // tellAlarm has the system group note this node's alarms, where it shows others.
@@ -114,9 +114,8 @@ func blockReason(self uint64, own alarm.Alarms, voters []uint64, nodes []core.No
 // alarmMetrics are this node's alarms and its limits.
 func (n *Node) alarmMetrics() telemetry.Alarms {
 	r, own := n.alarms.gauges(), n.alarms.own()
-	_, blocked := n.broker.Flow().Blocked()
 	return telemetry.Alarms{
-		Memory: own&alarm.Memory != 0, Disk: own&alarm.Disk != 0, PublishersWait: blocked,
+		Memory: own&alarm.Memory != 0, Disk: own&alarm.Disk != 0, PublishersWait: n.broker.Flow().All() != "",
 		MemoryLimitBytes: n.alarms.limits.MemoryBytes(r), DiskLimitBytes: n.alarms.limits.DiskBytes(r),
 	}
 }

@@ -41,8 +41,7 @@ func startGauged(t *testing.T, c config.Config) (*Node, *gauge) {
 }
 
 func blocked(n *Node) string {
-	reason, _ := n.broker.Flow().Blocked()
-	return reason
+	return n.broker.Flow().All()
 }
 
 // wantBlocking waits for connection.blocked or unblocked.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/session/gate"
 )
@@ -29,18 +30,51 @@ func (n *Node) openGate() {
 	})
 }
 
-// watchGate has the gate look at the clock, until ctx is done.
+// watchGate has the gate look at the clock, and publishers wait where it or a switch says so, until ctx is done.
 func (n *Node) watchGate(ctx context.Context) {
 	tick := time.NewTicker(gateInterval)
 	defer tick.Stop()
+	var waits map[string]string
 	for {
 		select {
 		case <-tick.C:
 			n.gate.Decide()
+			waits = n.slowPublishers(waits)
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// handingOver is what publishers hear while a planned switch drains this cluster.
+const handingOver = "this cluster is handing over to another one"
+
+// slowPublishers has the publishers of those vhosts wait, by vhost why, whose standby is too far behind or that are handed
+// over to it, and tells of what differs from before. Behind a fence they wait until their connections are closed: what
+// they publish would be dropped.
+func (n *Node) slowPublishers(before map[string]string) (now map[string]string) {
+	now = n.gate.Slow()
+	for _, g := range n.groups[1:] {
+		n.states[g].View(func(m *core.Machine) {
+			if l := m.Link(); l.Gate.Holds() {
+				for _, v := range m.Vhosts() {
+					now[v.Name] = handingOver
+				}
+			}
+		})
+	}
+	n.broker.Flow().SetVhosts(now)
+	for vhost, reason := range now {
+		if before[vhost] != reason {
+			n.log.Warn("publishers of a vhost have to wait", "vhost", vhost, "reason", reason)
+		}
+	}
+	for vhost := range before {
+		if _, still := now[vhost]; !still {
+			n.log.Info("publishers of a vhost go on", "vhost", vhost)
+		}
+	}
+	return now
 }
 
 // gateChanged tells of each change of what confirms wait for.

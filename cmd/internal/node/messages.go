@@ -145,7 +145,7 @@ func (n *Node) PublishMessage(ctx context.Context, user, vhost, exchange string,
 	if err != nil {
 		return false, err
 	}
-	if reason, wait := n.broker.Flow().Blocked(); wait {
+	if reason, wait := n.broker.Flow().Blocked(vhost); wait {
 		return false, admin.Unavailable{Err: fmt.Errorf("publishers have to wait: %s", reason)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
