@@ -32,12 +32,12 @@ is a command: a publish has exchange, routing key, message id, session and body 
 others their fields. The log's very end may hold what was never confirmed.
 
 With --into VHOST nothing is printed: the tail's publishes are put into that vhost of the promoted cluster (--amqp-url), which is
-made if need be and must be none that the source had. Each goes to plain durable queues named as those it was routed
+made if need be and must be for that alone. Each goes to plain durable queues named as those it was routed
 to, or to lost-tail.unplaced where that cannot be told, with its properties and body and these headers: x-lost-vhost,
 x-lost-exchange, x-lost-routing-key, and x-lost-entry with its group, entry and place there. What would act on it again is
 moved to headers with x-lost- before their names: expiration, user-id, CC, BCC and ids to recognise a repeated publish.
 Messages that were settled in the tail, or belong to a transaction that was not committed, are among them. Asked for again, it goes on
-after what it has put there, for as long as the cluster keeps its session (a week, or --session-expiry-max).`
+after what it has put there, for as long as the cluster keeps its session (--session-expiry-max, a day unless set; a week at most).`
 	cmd.Flags().StringVar(&data, "data", "", "data folder of a node of the former source; it must not run")
 	cmd.Flags().StringVar(&into, "into", "", "vhost to put the tail's publishes into, instead of printing")
 	broker = amqpFlags(cmd)

@@ -67,16 +67,10 @@ func (c *client) reinject(t *tail, source, into, broker string) error {
 		if err != nil {
 			return err
 		}
-		if _, had := m.Vhost(into); had {
-			return usageError{fmt.Errorf("--into %q is a vhost that the source had: name one of its own for the quarantine", into)}
-		}
 		x.groups[group], from[group] = &study{m, applied}, min(cut, applied)
 	}
-	if _, err := c.do(http.MethodGet, vhostPath(into), nil); err != nil {
-		what := "publishes that only the former source " + source + " had"
-		if err := put(c, vhostPath(into), api.NewVhost{Description: &what}); err != nil {
-			return err
-		}
+	if err := c.quarantineVhost(source, into); err != nil {
+		return err
 	}
 	var err error
 	if x.to, err = openQuarantine(broker, source, into); err != nil {
@@ -91,6 +85,23 @@ func (c *client) reinject(t *tail, source, into, broker string) error {
 	}
 	_, err = fmt.Fprintf(c.out, "put %d messages into vhost %s; %d were there already\n", x.to.fresh, into, x.to.repeated)
 	return err
+}
+
+// quarantineVhost makes the vhost, or sees to it that the one of that name is such a quarantine.
+func (c *client) quarantineVhost(source, name string) error {
+	what := "publishes that only the former source " + source + " had"
+	b, err := c.do(http.MethodGet, vhostPath(name), nil)
+	if err != nil {
+		return put(c, vhostPath(name), api.NewVhost{Description: &what})
+	}
+	var v api.Vhost
+	if err := json.Unmarshal(b, &v); err != nil {
+		return fmt.Errorf("answer from %s is not understood: %w", c.url, err)
+	}
+	if v.Description != what {
+		return usageError{fmt.Errorf("--into %s: that vhost is there for something else: name one for the quarantine alone", name)}
+	}
+	return nil
 }
 
 // entry takes one entry of the log.

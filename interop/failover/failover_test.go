@@ -73,6 +73,9 @@ func TestNothingConfirmedIsLostDoubledOrDisorderedWhateverHappensToANode(t *test
 		}
 	}
 	t.Logf("\n%s", table(results))
+	if err := mixed(results); err != nil {
+		t.Error(err)
+	}
 	leaders := add(results)["kill-leader"]
 	if *long && leaders != nil && percentile(leaders.confirms, 50) > 3*time.Second {
 		t.Errorf("kill-leader: the median time to the first new confirm is %v, over 3 s", percentile(leaders.confirms, 50))
@@ -120,26 +123,31 @@ func TestPercentileOfFewAndMany(t *testing.T) {
 }
 
 func TestARoundWithAFaultInItsReportOrWithoutABiteFails(t *testing.T) {
-	mixed := func() *checker.MixedReport {
+	every := func() *checker.MixedReport {
 		return &checker.MixedReport{
 			Report: checker.Report{Refused: 1}, Dropped: 1, Batches: 1,
 			Deaths: map[string]int{"expired": 1, "maxlen": 1, "rejected": 1, "delivery_limit": 1},
 		}
 	}
-	torn, tame := mixed(), mixed()
+	torn, tame := every(), every()
 	torn.Torn, tame.Dropped = 1, 0
 	for name, res := range map[string]result{
-		"lost":            {bite: "leader", after: 5000, report: &checker.Report{Lost: 1, Examples: []string{"x"}}, mixed: mixed()},
-		"no bite":         {after: 5000, report: &checker.Report{}, mixed: mixed()},
-		"few confirmed":   {bite: "leader", after: confirmedMin - 1, report: &checker.Report{}, mixed: mixed()},
-		"torn":            {bite: "leader", after: 5000, report: &checker.Report{}, mixed: torn},
-		"nothing dropped": {bite: "leader", after: 5000, report: &checker.Report{}, mixed: tame},
+		"lost":          {bite: "leader", after: 5000, report: &checker.Report{Lost: 1, Examples: []string{"x"}}, mixed: every()},
+		"no bite":       {after: 5000, report: &checker.Report{}, mixed: every()},
+		"few confirmed": {bite: "leader", after: confirmedMin - 1, report: &checker.Report{}, mixed: every()},
+		"torn":          {bite: "leader", after: 5000, report: &checker.Report{}, mixed: torn},
 	} {
 		if faultsOf(&res) == nil {
 			t.Errorf("%s: passes", name)
 		}
 	}
-	if err := faultsOf(&result{bite: "leader", after: confirmedMin, report: &checker.Report{}, mixed: mixed()}); err != nil {
+	if err := faultsOf(&result{bite: "leader", after: confirmedMin, report: &checker.Report{}, mixed: every()}); err != nil {
 		t.Errorf("a good round: %v", err)
+	}
+	if mixed([]result{{mixed: tame}, {}, {mixed: tame}}) == nil {
+		t.Error("rounds in which nothing was dropped pass")
+	}
+	if err := mixed([]result{{mixed: tame}, {mixed: every()}}); err != nil {
+		t.Errorf("rounds of which one saw everything: %v", err)
 	}
 }

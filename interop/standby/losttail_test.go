@@ -2,7 +2,10 @@ package standby
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"maps"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -112,5 +115,48 @@ func TestTheLostTailGoesIntoAQuarantineOnceHoweverOftenItIsPutThere(t *testing.T
 	}
 	if n := len(all(t, channelTo(t, next, "/"), "work")); n != 2 {
 		t.Errorf("the vhost that serves has %d messages, want the 2 from before the cut", n)
+	}
+}
+
+func TestTheTailsMessagesTellTheVhostsOfOneGroupApart(t *testing.T) {
+	p := harness.StartPair(t, harness.PairOptions{Args: []string{"--groups", "1"}})
+	old, next := p.Source.Node(1), p.Standby.Node(1)
+	understudy(t, "vhosts", "add", "orders", "--admin-url", "http://"+old.Admin)
+	if err := p.WaitCaughtUp(20 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	p.CutLinks()
+	want := map[string]string{"a": "/", "b": "orders", "c": "/"}
+	for _, id := range []string{"a", "b", "c"} { // their connections stay
+		ch := channelTo(t, old, want[id])
+		if _, err := ch.QueueDeclare("work", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := ch.Confirm(false); err != nil {
+			t.Fatal(err)
+		}
+		c, err := ch.PublishWithDeferredConfirm("", "work", false, false, amqp.Publishing{MessageId: id})
+		if err != nil || !c.Wait() {
+			t.Fatal(err, "not confirmed")
+		}
+	}
+	old.Kill9()
+	if _, err := next.Promote(t.Context(), "promote"); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"link", "lost-tail", "--data", old.Data, "--admin-url", "http://" + next.Admin, "--amqp-url", next.URL(), "--into"}
+	understudy(t, append(args, "lost")...)
+	got := map[string]string{}
+	for _, d := range all(t, channelTo(t, next, "lost"), "work") {
+		got[d.MessageId], _ = d.Headers["x-lost-vhost"].(string)
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("vhosts by message %v, want %v", got, want)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, harness.Binary(t), append(args, "orders")...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "is there for something else") {
+		t.Errorf("into a vhost that is in use: %v, %s", err, out)
 	}
 }
