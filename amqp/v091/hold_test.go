@@ -57,6 +57,28 @@ func TestAPublisherIsToldOfAnAlarmAtItsFirstPublishAndOnce(t *testing.T) {
 	}
 }
 
+func TestAVhostsPublishersWaitUntilNoReasonIsLeft(t *testing.T) {
+	g := opened(t, 1) // in vhost "/"
+	g.recv.client.connectionBlocked = true
+	g.opts.Flow.SetVhosts(map[string]string{"other": "its standby is behind"})
+	want(t, "while another vhost's wait", g.in(published(1, "a")))
+	if got := g.commands(); contains(got, "Publish") != 1 {
+		t.Errorf("while another vhost's wait: %q", got)
+	}
+	g.opts.Flow.SetVhosts(map[string]string{"/": "its standby is behind"})
+	want(t, "at a publish", g.in(published(1, "b")), `0 ConnectionBlocked Reason="its standby is behind"`)
+	g.opts.Flow.SetAll("low on disk")
+	want(t, "with an alarm, and the vhost still waits", g.clear())
+	if got := g.commands(); len(got) > 0 {
+		t.Errorf("while its vhost's wait the broker was told %q", got)
+	}
+	g.opts.Flow.SetVhosts(nil)
+	want(t, "with neither", g.clear(), unblockedFrame)
+	if got := g.commands(); contains(got, "Publish") != 1 {
+		t.Errorf("after all: %q", got)
+	}
+}
+
 func TestAClientThatAnnouncedNothingIsHeldBackAndNotTold(t *testing.T) {
 	g := alarmed(t, 1)
 	g.recv.client.connectionBlocked = false
