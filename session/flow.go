@@ -46,6 +46,14 @@ func (f *Flow) All() string {
 	return ""
 }
 
+// Vhosts is how many vhosts' publishers have to wait for a reason of their own.
+func (f *Flow) Vhosts() int {
+	if w := f.waits.Load(); w != nil {
+		return len(w.vhosts)
+	}
+	return 0
+}
+
 // SetAll makes the publishers of every vhost wait for a reason, or with "" no longer for that one.
 func (f *Flow) SetAll(reason string) { f.change(func(w *waits) { w.all = reason }) }
 

@@ -48,6 +48,7 @@ func (n *Node) linkMetrics() telemetry.Link {
 	l := n.Link()
 	out := telemetry.Link{
 		Role: l.Role, Generation: l.Generation, Fenced: l.Fenced, SplitBrain: l.SplitBrain, Seed: n.linkage.seeding.ratio(),
+		Waiting: n.broker.Flow().Vhosts(),
 	}
 	for _, g := range l.Groups {
 		row := telemetry.LinkGroup{

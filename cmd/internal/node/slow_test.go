@@ -191,6 +191,9 @@ func TestPublishersWaitWhileTheStandbyIsFurtherBehindThanTheirPolicyHasIt(t *tes
 		t.Fatalf("publishers of another group have to wait: %s", reason)
 	}
 	send(t, inVhost(t, source, other), "q", "of another group")
+	if _, metrics := ask(t, source, "/metrics"); !strings.Contains(metrics, "understudy_link_publishers_wait 1\n") {
+		t.Error("the metrics do not show that a vhost's publishers wait")
+	}
 	adminCall(t, source, "POST", "/api/exchanges/%2F/amq.default/publish",
 		`{"properties":{},"routing_key":"q","payload":"x","payload_encoding":"string"}`, 503)
 	if held.Acked() {

@@ -12,6 +12,7 @@ type Link struct {
 	Generation uint64
 	Fenced     bool
 	SplitBrain bool
+	Waiting    int     // vhosts whose publishers wait at this node, for a standby or a switch
 	Seed       float64 // of a seed under way: from 0 to 1
 	Groups     []LinkGroup
 	Readers    []LinkReader
@@ -63,7 +64,7 @@ type linkCollector struct {
 
 	role, state, position, lagEntries, lagSeconds, contactAge, readers, behind *prometheus.Desc
 	holdBytes, holdLeft, holdState, confirms, degraded, generation, fenced     *prometheus.Desc
-	split, mismatch, seed                                                      *prometheus.Desc
+	split, mismatch, seed, waiting                                             *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*linkCollector)(nil)
@@ -91,6 +92,7 @@ func newLinkCollector(read func() Link) *linkCollector {
 		fenced:     desc("fenced", "1 if the cluster has handed over to another."),
 		split:      desc("split_brain_suspected", "1 if two clusters may serve at once."),
 		mismatch:   desc("hash_mismatch_total", "Differences found between the source's history and this standby's.", "group"),
+		waiting:    desc("publishers_wait", "Vhosts whose publishers have to wait at this node, for a standby or a planned switch."),
 		seed:       desc("seed_progress_ratio", "How much of a seed under way is here."),
 	}
 }
@@ -119,6 +121,7 @@ func (c *linkCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.fenced, truth(l.Fenced))
 	gauge(c.split, truth(l.SplitBrain))
 	gauge(c.seed, l.Seed)
+	gauge(c.waiting, float64(l.Waiting))
 	gauge(c.readers, float64(readerCount(l.Readers)))
 	for _, g := range l.Groups {
 		id := strconv.FormatUint(g.Group, 10)

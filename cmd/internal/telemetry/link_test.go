@@ -11,7 +11,7 @@ func TestTheLinksMetricsSayWhatTheNodeSays(t *testing.T) {
 	m := NewMetrics(slog.New(slog.DiscardHandler))
 	err := m.WatchLink(func() Link {
 		return Link{
-			Role: "standby", Generation: 3, Fenced: true, SplitBrain: true, Seed: 0.5,
+			Role: "standby", Generation: 3, Fenced: true, SplitBrain: true, Waiting: 6, Seed: 0.5,
 			Groups: []LinkGroup{
 				{Group: 1, State: "following", Position: 7, LagEntries: 2, LagSeconds: 1.5, ContactAge: 0.25, Mismatches: 4},
 				{Group: 2, State: "halted", ContactAge: -1},
@@ -37,7 +37,7 @@ func TestTheLinksMetricsSayWhatTheNodeSays(t *testing.T) {
 		`understudy_link_hold_left_bytes{reader="a"} 20`, `understudy_link_hold_state{reader="b",state="lost"} 1`,
 		`understudy_link_confirm_mode{group="1",mode="degraded"} 1`, `understudy_link_degraded_seconds_total{group="1"} 9`,
 		"understudy_link_generation 3", "understudy_link_fenced 1", "understudy_link_split_brain_suspected 1",
-		"understudy_link_seed_progress_ratio 0.5",
+		"understudy_link_seed_progress_ratio 0.5", "understudy_link_publishers_wait 6",
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("no line %s", line)
