@@ -221,14 +221,14 @@ func (h *holds) look() {
 	}
 	h.looked, h.full, h.left = now, "", -1
 	u, err := h.usage()
-	if err != nil || u.TotalBytes == 0 {
+	if err != nil || u.UsedBytes+u.AvailBytes == 0 {
 		return // not known is not full
 	}
-	most := u.TotalBytes / 100 * uint64(h.fill)
-	used := u.TotalBytes - u.AvailBytes
-	h.left = max(0, int64(most)-int64(used))
-	if used >= most && h.fill < 100 {
-		h.full = fmt.Sprintf("the volume is %d %% full, and may be %d %%", used*100/u.TotalBytes, h.fill)
+	size := u.UsedBytes + u.AvailBytes // what root keeps for itself counts for nobody, as with df
+	most := size / 100 * uint64(h.fill)
+	h.left = max(0, int64(most)-int64(u.UsedBytes))
+	if u.UsedBytes >= most && h.fill < 100 {
+		h.full = fmt.Sprintf("the volume is %d %% full, and may be %d %%", u.UsedBytes*100/size, h.fill)
 	}
 }
 

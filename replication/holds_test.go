@@ -23,7 +23,7 @@ type holdsRig struct {
 }
 
 func newHoldsRig(t *testing.T) *holdsRig {
-	r := &holdsRig{t: t, fs: vfs.NewMem(), clock: time.Unix(1_700_000_000, 0), disk: vfs.DiskUsage{TotalBytes: 1000, AvailBytes: 900}}
+	r := &holdsRig{t: t, fs: vfs.NewMem(), clock: time.Unix(1_700_000_000, 0), disk: vfs.DiskUsage{TotalBytes: 1100, UsedBytes: 100, AvailBytes: 900}}
 	r.open()
 	return r
 }
@@ -98,7 +98,7 @@ func TestAHoldGivesWayToAFullVolume(t *testing.T) {
 	if h := r.one(2); h.Left != 700 {
 		t.Errorf("%d bytes are left, want 700", h.Left)
 	}
-	r.disk.AvailBytes = 200
+	r.disk.UsedBytes, r.disk.AvailBytes = 800, 200
 	if r.pass(2 * time.Second); r.needs(1, 200) {
 		t.Error("held on a volume that is full")
 	}

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/understudy-mq/understudy/amqp/v091"
+	"github.com/understudy-mq/understudy/amqp/v091/wire"
 )
 
 // asProgram makes the test binary be the program.
@@ -276,18 +279,35 @@ func TestASecondSignalEndsTheProcessAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	// Its greeting shows that the node has it: the kernel accepts a connection before the node does.
-	if _, err := silent.Write([]byte("AMQP\x00\x00\x09\x01")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := silent.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	openSilently(t, silent)
 	s.signal(syscall.SIGTERM)
 	awaitRefusal(t, address)
 	s.signal(syscall.SIGTERM)
 	if code := s.exit(); code != exitFailure {
 		t.Errorf("exit %d, want %d", code, exitFailure)
+	}
+}
+
+// openSilently opens a connection that will not answer its close: one that has not opened would be cut at once.
+func openSilently(t *testing.T, c net.Conn) {
+	t.Helper()
+	hello := []byte(v091.Header)
+	for _, m := range []wire.Method{
+		&wire.ConnectionStartOk{Mechanism: "PLAIN", Response: []byte("\x00guest\x00guest")}, &wire.ConnectionTuneOk{}, &wire.ConnectionOpen{VirtualHost: "/"},
+	} {
+		hello = wire.AppendMethod(hello, 0, m)
+	}
+	if _, err := c.Write(hello); err != nil {
+		t.Fatal(err)
+	}
+	opened := wire.AppendMethod(nil, 0, &wire.ConnectionOpenOk{})
+	var got []byte
+	for buf := make([]byte, 4096); !bytes.HasSuffix(got, opened); {
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatalf("the connection was not opened: %v", err)
+		}
+		got = append(got, buf[:n]...)
 	}
 }
 

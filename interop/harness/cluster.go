@@ -119,7 +119,7 @@ func (c *Cluster) serve(binary string, n *Node) []string {
 		argv = append(argv, "--cluster", strings.Join(members, ","))
 	}
 	if c.opts.LinkTokens != "" {
-		argv = append(argv, "--link", n.Link, "--link-serve-token-file", c.opts.LinkTokens, "--link-fence-token-file", c.opts.LinkTokens)
+		argv = append(argv, "--link", n.Link, "--link-hold-disk-percent", "100", "--link-serve-token-file", c.opts.LinkTokens, "--link-fence-token-file", c.opts.LinkTokens)
 	}
 	argv = append(argv, c.opts.Args...)
 	if c.opts.NodeArgs != nil {
