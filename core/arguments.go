@@ -78,8 +78,8 @@ func printed(value any) any {
 
 // sameValue compares as RabbitMQ does: integers of any width by value, everything else by its bytes.
 func sameValue(a, b any) bool {
-	x, xIsInt := integer(a)
-	y, yIsInt := integer(b)
+	x, xIsInt := message.Integer(a)
+	y, yIsInt := message.Integer(b)
 	if xIsInt || yIsInt {
 		return xIsInt && yIsInt && x == y
 	}
@@ -88,32 +88,9 @@ func sameValue(a, b any) bool {
 
 // sameClass says whether values are of one kind, integers of any width being one.
 func sameClass(a, b any) bool {
-	_, x := integer(a)
-	_, y := integer(b)
+	_, x := message.Integer(a)
+	_, y := message.Integer(b)
 	return x && y || typeName(a) == typeName(b)
-}
-
-// integer answers an integer value as a sign and 64 bits.
-func integer(value any) (int64, bool) {
-	switch x := value.(type) {
-	case int8:
-		return int64(x), true
-	case uint8:
-		return int64(x), true
-	case int16:
-		return int64(x), true
-	case uint16:
-		return int64(x), true
-	case int32:
-		return int64(x), true
-	case uint32:
-		return int64(x), true
-	case int64:
-		return x, true
-	case uint64:
-		return int64(x), true
-	}
-	return 0, false
 }
 
 // typeName is RabbitMQ's name for a field's type.

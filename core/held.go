@@ -138,7 +138,7 @@ func (m *Machine) delayOf(v *vhost) int64 {
 		return 0
 	}
 	value, _ := m.recordHeaders().Get("x-delay")
-	n, _ := integer(value)
+	n, _ := message.Integer(value)
 	return min(max(n, 0), expiryMax)
 }
 

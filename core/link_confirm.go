@@ -94,7 +94,7 @@ func confirmMode(value any) (ConfirmMode, bool) {
 
 // duration reads "5s", "500ms", "2m", or a number of milliseconds.
 func duration(value any) (millis int64, ok bool) {
-	if n, isInt := integer(value); isInt {
+	if n, isInt := message.Integer(value); isInt {
 		return n, n > 0 && n <= expiryMax
 	}
 	s, _ := value.(string)

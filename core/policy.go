@@ -247,8 +247,8 @@ func (p *policy) get(key string) (any, bool) {
 }
 
 func smaller(a, b any) bool {
-	x, xIsInt := integer(a)
-	y, yIsInt := integer(b)
+	x, xIsInt := message.Integer(a)
+	y, yIsInt := message.Integer(b)
 	return xIsInt && yIsInt && x < y
 }
 

@@ -89,7 +89,7 @@ func (m *Machine) SessionPolicy(vhost, user, connection string) SessionPolicy {
 	x := SessionPolicy{Policy: best.Name, Session: text(t, keySession), Expiry: none, Dedup: text(t, keyDedup),
 		InFlight: text(t, keyInFlight), Headers: texts(t, keyDedupHeaders)}
 	if value, ok := t.Get(keyExpiry); ok {
-		x.Expiry, _ = integer(value)
+		x.Expiry, _ = message.Integer(value)
 	}
 	if one := text(t, keyDedupHeaders); one != "" {
 		x.Headers = []string{one}

@@ -125,7 +125,7 @@ func (x *Extra) deaths(former any, published *Death, p *message.Properties) []an
 		if at >= 0 {
 			t = out[at].(message.Table)
 			count, _ := t.Get("count")
-			n, _ := integer(count)
+			n, _ := message.Integer(count)
 			t = set(t, "count", n+int64(d.Count))
 			out = append(out[:at:at], out[at+1:]...)
 		} else {

@@ -67,7 +67,7 @@ const deliveryLimitQuorum = 20
 func settingsOf(t message.Table) settings {
 	number := func(key string) int64 {
 		if value, ok := t.Get(key); ok {
-			if n, isInt := integer(value); isInt {
+			if n, isInt := message.Integer(value); isInt {
 				return max(n, none)
 			}
 		}
@@ -178,7 +178,7 @@ func checkVersion(value any, t message.Table) string {
 	if wrong := checkNotNegative(value, t); wrong != "" {
 		return wrong
 	}
-	if n, _ := integer(value); n != 1 && n != 2 {
+	if n, _ := message.Integer(value); n != 1 && n != 2 {
 		return unsupported("queue version", fmt.Sprint(n))
 	}
 	return ""
@@ -198,7 +198,7 @@ func checkMode(value any, _ message.Table) string {
 func unacceptable(value any) string { return fmt.Sprintf("{unacceptable_type,%s}", typeName(value)) }
 
 func checkInteger(value any, _ message.Table) string {
-	if _, ok := integer(value); !ok {
+	if _, ok := message.Integer(value); !ok {
 		return fmt.Sprintf("\"expected integer, got %s\"", typeName(value))
 	}
 	return ""
@@ -208,7 +208,7 @@ func checkNotNegative(value any, t message.Table) string {
 	if wrong := checkInteger(value, t); wrong != "" {
 		return wrong
 	}
-	if n, _ := integer(value); n < 0 {
+	if n, _ := message.Integer(value); n < 0 {
 		return fmt.Sprintf("{value_negative,%d}", n)
 	}
 	return ""
@@ -218,14 +218,14 @@ func checkTime(value any, t message.Table) string {
 	if wrong := checkNotNegative(value, t); wrong != "" {
 		return wrong
 	}
-	if n, _ := integer(value); n > expiryMax {
+	if n, _ := message.Integer(value); n > expiryMax {
 		return fmt.Sprintf("{value_too_large,%d}", n)
 	}
 	return ""
 }
 
 func checkExpires(value any, t message.Table) string {
-	if n, ok := integer(value); ok && n == 0 {
+	if n, ok := message.Integer(value); ok && n == 0 {
 		return "{value_zero,0}"
 	}
 	return checkTime(value, t)
@@ -235,7 +235,7 @@ func checkMaxPriority(value any, t message.Table) string {
 	if wrong := checkNotNegative(value, t); wrong != "" {
 		return wrong
 	}
-	if n, _ := integer(value); n > priorityMax {
+	if n, _ := message.Integer(value); n > priorityMax {
 		return fmt.Sprintf("{max_value_exceeded,%d}", n)
 	}
 	return ""
@@ -290,7 +290,7 @@ func argumentInteger(arguments []byte, key string) (int64, bool) {
 	}
 	t, _ := message.ParseTable(arguments)
 	value, _ := t.Get(key)
-	return integer(value)
+	return message.Integer(value)
 }
 
 // oneOf accepts some texts only.

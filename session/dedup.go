@@ -116,26 +116,11 @@ func (d *recogniser) fail(format string, args ...any) {
 	}
 }
 
-// positive is a whole number above 0, of any of a table's types.
+// positive is a whole number above 0, or the text of one, as libraries that have no integers send it.
 func positive(value any) (uint64, bool) {
-	var n int64
-	switch v := value.(type) {
-	case int64:
-		n = v
-	case int32:
-		n = int64(v)
-	case uint32:
-		n = int64(v)
-	case int16:
-		n = int64(v)
-	case uint16:
-		n = int64(v)
-	case int8:
-		n = int64(v)
-	case uint8:
-		n = int64(v)
-	case string: // of libraries that have no integers
-		n, _ = strconv.ParseInt(v, 10, 64)
+	n, _ := message.Integer(value)
+	if text, ok := value.(string); ok {
+		n, _ = strconv.ParseInt(text, 10, 64)
 	}
 	return uint64(n), n > 0
 }

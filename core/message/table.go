@@ -270,6 +270,27 @@ func AppendTable(dst []byte, t Table) []byte {
 	return dst
 }
 
+// Integer answers a whole number of any of a Table's types; a Timestamp is none.
+func Integer(value any) (int64, bool) {
+	switch v := value.(type) {
+	case int8:
+		return int64(v), true
+	case uint8:
+		return int64(v), true
+	case int16:
+		return int64(v), true
+	case uint16:
+		return int64(v), true
+	case int32:
+		return int64(v), true
+	case uint32:
+		return int64(v), true
+	case int64:
+		return v, true
+	}
+	return 0, false
+}
+
 func appendValue(dst []byte, value any) []byte {
 	be := binary.BigEndian
 	switch v := value.(type) {

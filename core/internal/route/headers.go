@@ -164,26 +164,9 @@ func equalFloat(a float64, b any) bool {
 // whole answers the two's complement of a whole number and its sign: together they are the number, also of those above
 // the range of int64.
 func whole(v any) (bits uint64, negative, ok bool) {
-	var n int64
-	switch x := v.(type) {
-	case message.Timestamp:
-		return uint64(x), false, true
-	case int8:
-		n = int64(x)
-	case uint8:
-		n = int64(x)
-	case int16:
-		n = int64(x)
-	case uint16:
-		n = int64(x)
-	case int32:
-		n = int64(x)
-	case uint32:
-		n = int64(x)
-	case int64:
-		n = x
-	default:
-		return 0, false, false
+	if t, isTime := v.(message.Timestamp); isTime {
+		return uint64(t), false, true
 	}
-	return uint64(n), n < 0, true
+	n, ok := message.Integer(v)
+	return uint64(n), n < 0, ok
 }
