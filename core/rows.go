@@ -212,46 +212,29 @@ func visitParts(parts []message.Part, visit func(message.Loc, uint32)) {
 }
 
 func (c *rowCoder) readyChunk() (chunkOwner, []ready.Ref) {
-	var owner chunkOwner
-	var n uint64
-	owner.code(c, &n)
-	if n > ready.ChunkRefs || n > uint64(len(c.buf)) {
-		c.fail("count of messages")
-		return owner, nil
-	}
-	refs := make([]ready.Ref, n)
-	for i := range refs {
-		c.ref(&refs[i])
-	}
-	return owner, refs
+	return chunkOf(c, ready.ChunkRefs, "count of messages", (*rowCoder).ref)
 }
 
 func (c *rowCoder) noteChunk() (chunkOwner, []ready.Note) {
-	var owner chunkOwner
-	var n uint64
-	owner.code(c, &n)
-	if n > ready.ChunkNotes || n > uint64(len(c.buf)) {
-		c.fail("count of notes")
-		return owner, nil
-	}
-	notes := make([]ready.Note, n)
-	for i := range notes {
-		c.note(&notes[i])
-	}
-	return owner, notes
+	return chunkOf(c, ready.ChunkNotes, "count of notes", (*rowCoder).note)
 }
 
 func (c *rowCoder) flightChunk() (chunkOwner, []ledger.Record) {
+	return chunkOf(c, ledger.ChunkRecords, "count of deliveries", (*rowCoder).flight)
+}
+
+// chunkOf decodes a chunk's owner and its things, at most so many: the count is checked before memory is taken.
+func chunkOf[T any](c *rowCoder, most uint64, count string, code func(*rowCoder, *T)) (chunkOwner, []T) {
 	var owner chunkOwner
 	var n uint64
 	owner.code(c, &n)
-	if n > ledger.ChunkRecords || n > uint64(len(c.buf)) {
-		c.fail("count of deliveries")
+	if n > most || n > uint64(len(c.buf)) {
+		c.fail(count)
 		return owner, nil
 	}
-	records := make([]ledger.Record, n)
-	for i := range records {
-		c.flight(&records[i])
+	things := make([]T, n)
+	for i := range things {
+		code(c, &things[i])
 	}
-	return owner, records
+	return owner, things
 }
