@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-mq/understudy/cmd/loopback"
 	"github.com/understudy-mq/understudy/replication"
 	"github.com/understudy-mq/understudy/replication/simtest"
 )
@@ -21,7 +22,7 @@ func within(t testing.TB) context.Context {
 // joiner starts a node that waits to be added.
 func joiner(t testing.TB, id uint64) *member {
 	m := options(t, id)
-	m.opts.Listen, m.opts.Join = freeAddresses(t, 1)[0], true
+	m.opts.Listen, m.opts.Join = loopback.Addresses(t, 1)[0], true
 	m.start()
 	t.Cleanup(m.stop)
 	return m

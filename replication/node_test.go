@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/understudy-mq/understudy/cmd/loopback"
 	"github.com/understudy-mq/understudy/replication"
 	"github.com/understudy-mq/understudy/replication/simtest"
 )
@@ -143,24 +143,10 @@ func TestSingleNodeComesBackWithItsState(t *testing.T) {
 	}
 }
 
-// freeAddresses are n loopback addresses that nobody listened on a moment ago.
-func freeAddresses(t testing.TB, n int) []string {
-	var out []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		out = append(out, l.Addr().String())
-	}
-	return out
-}
-
 // cluster starts n first members, changed before they start.
 func cluster(t testing.TB, n int, changes ...func(*member)) map[uint64]*member {
 	peers := map[uint64]string{}
-	for i, a := range freeAddresses(t, n) {
+	for i, a := range loopback.Addresses(t, n) {
 		peers[uint64(i+1)] = a
 	}
 	ms := map[uint64]*member{}

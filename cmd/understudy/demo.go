@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-mq/understudy/cmd/loopback"
 	"github.com/understudy-mq/understudy/session/resume"
 )
 
@@ -50,7 +50,12 @@ goes on. The account at the end says what became of each message. Takes less tha
 		if err != nil {
 			return err
 		}
-		d := &demo{dir: dir, out: cmd.OutOrStdout(), seen: map[string]int{}}
+		held, err := loopback.Hold(4 * 4)
+		if err != nil {
+			return errors.Join(err, os.Remove(dir))
+		}
+		defer held.Release()
+		d := &demo{dir: dir, addresses: held.Addresses, out: cmd.OutOrStdout(), seen: map[string]int{}}
 		err = d.run(ctx)
 		d.stop()
 		return errors.Join(err, os.RemoveAll(dir))
@@ -60,10 +65,11 @@ goes on. The account at the end says what became of each message. Takes less tha
 
 // demo is a source, a standby and a client.
 type demo struct {
-	dir    string
-	out    io.Writer
-	source []*demoNode
-	other  []*demoNode
+	dir       string
+	addresses []string // four for each node
+	out       io.Writer
+	source    []*demoNode
+	other     []*demoNode
 
 	published, confirmed atomic.Int64
 	resumed              atomic.Bool
@@ -241,16 +247,10 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	var members, links []string
-	var open []net.Listener // until all are chosen, so that none is chosen twice
 	for i := range 4 {
 		n := &demoNode{}
-		for _, a := range []*string{&n.amqp, &n.admin, &n.peer, &n.link} {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
-			*a = l.Addr().String()
-			open = append(open, l)
+		for j, a := range []*string{&n.amqp, &n.admin, &n.peer, &n.link} {
+			*a = d.addresses[4*i+j]
 		}
 		if i == 3 {
 			d.other = append(d.other, n)
@@ -258,9 +258,6 @@ func (d *demo) start(ctx context.Context) error {
 		}
 		d.source = append(d.source, n)
 		members, links = append(members, fmt.Sprintf("%d=%s", i+1, n.peer)), append(links, n.link)
-	}
-	for _, l := range open {
-		_ = l.Close()
 	}
 	return d.launch(ctx, token, strings.Join(members, ","), strings.Join(links, ","))
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/understudy-mq/understudy/amqp/v091"
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
+	"github.com/understudy-mq/understudy/cmd/loopback"
 )
 
 // asProgram makes the test binary be the program.
@@ -134,7 +135,7 @@ type server struct {
 // serveNode starts a node and waits for its ready line.
 func serveNode(t *testing.T, args ...string) *server {
 	t.Helper()
-	ports := freeAddresses(t, 3)
+	ports := loopback.Addresses(t, 3)
 	s := &server{t: t, admin: "http://" + ports[0], amqp: "amqp://guest:guest@" + ports[1] + "/", data: filepath.Join(t.TempDir(), "d")}
 	args = append([]string{"serve", "--data", s.data, "--admin", ports[0], "--amqp", ports[1], "--peer", ports[2], "--groups", "1"}, args...)
 	s.cmd = program(t, args...)
@@ -151,19 +152,6 @@ func serveNode(t *testing.T, args ...string) *server {
 		t.Fatalf("it printed %q, want a line that begins with ready", s.lines.Text())
 	}
 	return s
-}
-
-func freeAddresses(t *testing.T, n int) (list []string) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		list = append(list, l.Addr().String())
-	}
-	return list
 }
 
 // signal sends a signal.

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/understudy-mq/understudy/cmd/loopback"
 )
 
 // Options say what kind of cluster a test wants. The zero value is one node.
@@ -69,7 +69,7 @@ func New(t testing.TB, o Options) *Cluster {
 	c := &Cluster{t: t, dir: dir, opts: o, proxies: map[pair]*proxy{}, gates: map[pair]*gate{}}
 	t.Cleanup(c.Stop)
 	binary := Binary(t)
-	ports := freePorts(t, 4*(o.Nodes+o.Spare))
+	ports := loopback.Addresses(t, 4*(o.Nodes+o.Spare))
 	for i := range o.Nodes + o.Spare {
 		name := filepath.Join(dir, fmt.Sprintf("node%d", i+1))
 		c.nodes = append(c.nodes, &Node{
@@ -201,28 +201,6 @@ func (c *Cluster) stop() {
 		}
 		_ = os.RemoveAll(n.Data)
 	}
-}
-
-// freePorts picks loopback addresses that nobody listens on, below the range of which the kernel serves outgoing
-// connections, so that they stay free while a node is down.
-func freePorts(t testing.TB, n int) []string {
-	t.Helper()
-	var open []net.Listener
-	var addresses []string
-	for tries := 0; len(addresses) < n; tries++ {
-		if tries > 100+20*n {
-			t.Fatal("found no free loopback ports")
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 18000+rand.IntN(14000)))
-		if err != nil {
-			continue
-		}
-		open, addresses = append(open, l), append(addresses, l.Addr().String())
-	}
-	for _, l := range open {
-		_ = l.Close()
-	}
-	return addresses
 }
 
 // Await polls until the condition holds, or answers its last error when atMost is over.

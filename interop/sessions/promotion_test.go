@@ -3,7 +3,6 @@ package sessions
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/understudy-mq/understudy/cmd/loopback"
 	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/session/resume"
 )
@@ -24,12 +24,7 @@ func sourceAndStandby(t *testing.T) (source, standby *harness.Cluster) {
 	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	link := l.Addr().String()
-	_ = l.Close()
+	link := loopback.Addresses(t, 1)[0]
 	source = harness.Start(t, harness.Options{Args: []string{"--link", link, "--link-serve-token-file", token}})
 	standby = harness.Start(t, harness.Options{Args: []string{"--link-source", link, "--link-token-file", token, "--standby"}})
 	return source, standby

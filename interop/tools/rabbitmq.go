@@ -4,7 +4,6 @@ package tools
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/understudy-mq/understudy/cmd/loopback"
 )
 
 // bootTime is how long RabbitMQ may take to start on a busy machine.
@@ -33,9 +34,9 @@ func startRabbitMQ(t testing.TB) (admin, amqp string) {
 	if err != nil || len(programs) == 0 {
 		t.Fatalf("no RabbitMQ to compare with (`make interop CLIENT=tools` installs it with apt-get): %v", err)
 	}
-	dir, ports := t.TempDir(), freePorts(t, 4)
+	dir, addresses := t.TempDir(), loopback.Addresses(t, 4)
 	for name, text := range map[string]string{
-		"rabbitmq.conf":   fmt.Sprintf("listeners.tcp.1 = 127.0.0.1:%d\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = %d\n", ports[0], ports[1]),
+		"rabbitmq.conf":   fmt.Sprintf("listeners.tcp.1 = %s\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = %s\n", addresses[0], port(addresses[1])),
 		"enabled_plugins": "[rabbitmq_management].\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -51,7 +52,7 @@ func startRabbitMQ(t testing.TB) (admin, amqp string) {
 	cmd.Env = append(os.Environ(), "HOME="+dir, "RABBITMQ_NODENAME=tools@localhost", "RABBITMQ_CONF_ENV_FILE=/dev/null",
 		"RABBITMQ_CONFIG_FILE="+filepath.Join(dir, "rabbitmq"), "RABBITMQ_ENABLED_PLUGINS_FILE="+filepath.Join(dir, "enabled_plugins"),
 		"RABBITMQ_MNESIA_BASE="+dir, "RABBITMQ_LOG_BASE="+dir, "RABBITMQ_PID_FILE="+filepath.Join(dir, "pid"),
-		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", ports[2]), fmt.Sprintf("ERL_EPMD_PORT=%d", ports[3]), "ERL_EPMD_ADDRESS=127.0.0.1",
+		"RABBITMQ_DIST_PORT="+port(addresses[2]), "ERL_EPMD_PORT="+port(addresses[3]), "ERL_EPMD_ADDRESS=127.0.0.1",
 		"ERL_EPMD_RELAXED_COMMAND_CHECK=1") // epmd, which is in no group, is to end although it thinks that RabbitMQ lives
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
@@ -60,10 +61,10 @@ func startRabbitMQ(t testing.TB) (admin, amqp string) {
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the whole group
 		_ = cmd.Wait()
-		_ = exec.Command("epmd", "-port", fmt.Sprint(ports[3]), "-kill").Run()
+		_ = exec.Command("epmd", "-port", port(addresses[3]), "-kill").Run()
 		_ = log.Close()
 	})
-	admin, amqp = fmt.Sprintf("http://127.0.0.1:%d", ports[1]), fmt.Sprintf("amqp://guest:guest@127.0.0.1:%d/", ports[0])
+	admin, amqp = "http://"+addresses[1], "amqp://guest:guest@"+addresses[0]+"/"
 	for end := time.Now().Add(bootTime); ; time.Sleep(200 * time.Millisecond) {
 		// It answers before it knows anything of itself.
 		if status, text, err := call(admin, "GET", "/api/nodes", ""); err == nil && status == http.StatusOK && strings.Contains(text, `"os_pid"`) {
@@ -76,19 +77,5 @@ func startRabbitMQ(t testing.TB) (admin, amqp string) {
 	}
 }
 
-// freePorts are loopback ports that nothing listened on a moment ago.
-func freePorts(t testing.TB, n int) (ports []int) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
-}
-
-// port is an admin URL's.
-func port(admin string) string { return admin[strings.LastIndexByte(admin, ':')+1:] }
+// port is what stands behind the last colon of an address or an admin URL.
+func port(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }

@@ -17,6 +17,7 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/cmd/internal/certs/certstest"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
+	"github.com/understudy-mq/understudy/cmd/loopback"
 )
 
 // pair are the settings of a source and of its standby, a node each.
@@ -27,7 +28,7 @@ func pair(t *testing.T) (source, standby config.Config) {
 		t.Fatal(err)
 	}
 	source, standby = settings(t, 1), settings(t, 1)
-	source.Link = freeAddress(t)
+	source.Link = loopback.Addresses(t, 1)[0]
 	source.LinkServeTokenFile, source.LinkFenceTokenFile = token, token
 	standby.Data = filepath.Join(t.TempDir(), "standby")
 	standby.LinkSource, standby.LinkTokenFile, standby.Standby = source.Link, token, true

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/understudy-mq/understudy/cmd/loopback"
 )
 
 const (
@@ -88,7 +90,7 @@ func TestEveryNodeListsAndClosesTheClientsOfAll(t *testing.T) {
 // trio is a cluster of three.
 func trio(t *testing.T) []*Node {
 	t.Helper()
-	addresses := []string{freeAddress(t), freeAddress(t), freeAddress(t)}
+	addresses := loopback.Addresses(t, 3)
 	cluster := "1=" + addresses[0] + ",2=" + addresses[1] + ",3=" + addresses[2]
 	var nodes []*Node
 	for i, a := range addresses {

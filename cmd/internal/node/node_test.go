@@ -18,6 +18,7 @@ import (
 
 	"github.com/understudy-mq/understudy/cmd/internal/certs/certstest"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
+	"github.com/understudy-mq/understudy/cmd/loopback"
 )
 
 // patience bounds every wait of these tests.
@@ -30,19 +31,8 @@ func settings(t *testing.T, id uint64) config.Config {
 	c.NodeID, c.Groups = id, 2
 	c.Data = filepath.Join(t.TempDir(), fmt.Sprintf("n%d", id))
 	c.AMQP, c.Admin = "127.0.0.1:0", "127.0.0.1:0"
-	c.Peer = freeAddress(t)
+	c.Peer = loopback.Addresses(t, 1)[0]
 	return c
-}
-
-// freeAddress is an address that nothing listens on. It may be taken before it is used; loopback makes that unlikely.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func options(t *testing.T, c config.Config) Options {
@@ -292,7 +282,7 @@ func TestAPortInUseStopsTheStartAndGivesTheFolderBack(t *testing.T) {
 
 func TestANodeThatIsStillFormingIsNotReady(t *testing.T) {
 	c := settings(t, 1)
-	c.Cluster = fmt.Sprintf("1=%s,2=%s", c.Peer, freeAddress(t)) // node 2 never comes: no majority
+	c.Cluster = fmt.Sprintf("1=%s,2=%s", c.Peer, loopback.Addresses(t, 1)[0]) // node 2 never comes: no majority
 	n := start(t, c)
 	status, body := ask(t, n, "/health/ready")
 	if status != http.StatusServiceUnavailable || !strings.Contains(body, "not registered") {

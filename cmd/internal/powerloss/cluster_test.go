@@ -3,13 +3,14 @@ package powerloss
 import (
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
+
+	"github.com/understudy-mq/understudy/cmd/loopback"
 )
 
 // cluster is one or three nodes in this process.
@@ -70,7 +71,7 @@ func (c *cluster) boot(id uint64) error {
 		for p := range c.ids() {
 			s.peers[p] = "127.0.0.1:1" // address says where it really is
 		}
-		s.listen = freeAddress(c.t)
+		s.listen = loopback.Addresses(c.t, 1)[0]
 		c.mu.Lock()
 		c.addresses[id] = s.listen
 		c.mu.Unlock()
@@ -86,16 +87,6 @@ func (c *cluster) address(id uint64) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.addresses[id]
-}
-
-// freeAddress is a loopback address that nobody listened on a moment ago.
-func freeAddress(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // form waits until every node may speak in every group and the vhosts are there.
