@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,6 +64,7 @@ type dumped struct {
 	Type    string        `json:"type,omitempty"`
 	Stamp   int64         `json:"stamp,omitempty"`   // Unix ms
 	Replays *replayed     `json:"replays,omitempty"` // of a standby: where the entry stands in its source's log
+	Sum     string        `json:"sum,omitempty"`     // SHA-256 of the entry's bytes, the first 16 hexadecimal digits; of a replay those that it replays
 	Batches []dumpedBatch `json:"batches,omitempty"`
 	Error   string        `json:"error,omitempty"`
 	bytes   int
@@ -120,6 +123,8 @@ func (d *dumped) decode(r *log.Record) {
 			return // raft's own there
 		}
 	}
+	sum := sha256.Sum256(data)
+	d.Sum = hex.EncodeToString(sum[:8])
 	e, err := entry.Read(data)
 	if err != nil {
 		d.Error = err.Error()

@@ -30,3 +30,26 @@ func TestADumpShowsWhatAStandbysEntryReplays(t *testing.T) {
 		}
 	}
 }
+
+// The sums tell whether a standby's entry is its source's, byte for byte.
+func TestADumpedEntryAndItsReplayHaveTheSameSum(t *testing.T) {
+	sum := func(data []byte) string {
+		var d dumped
+		d.decode(&log.Record{Kind: log.KindEntry, Index: 9, Data: data})
+		return d.Sum
+	}
+	replay := func(inner []byte) []byte {
+		return entry.AppendReplay(nil, &entry.Replay{Source: "source", Position: entry.Position{Index: 7, Term: 3}, Inner: inner})
+	}
+	own := entry.AppendBatch(entry.AppendHeader(nil, 1000), 0, 0, 0, entry.Append(nil, &entry.VhostCreate{ID: "v", Name: "orders"}))
+	other := entry.AppendHeader(nil, 1001)
+	if a, b := sum(own), sum(replay(own)); a != b || a == "" {
+		t.Errorf("the entry's sum is %q, its replay's %q", a, b)
+	}
+	if sum(own) == sum(other) {
+		t.Error("two entries have the same sum")
+	}
+	if a, b := sum(nil), sum(replay(nil)); a != "" || b != "" {
+		t.Errorf("entries of raft's own have the sums %q and %q", a, b)
+	}
+}

@@ -41,7 +41,7 @@ func TestAStandbyTakesOverFromItsSourceAndSessionsGoOn(t *testing.T) {
 			continue
 		}
 		for i := range n {
-			res := run(t, k, i+1, first+uint64(i), load)
+			res := run(t, k, first+uint64(i), load)
 			lines = append(lines, res.line())
 			t.Log(res.line())
 			if res.err != nil {
