@@ -140,7 +140,12 @@ type Link struct {
 	SplitBrain bool        `json:"split_brain_suspected"`
 	Groups     []LinkGroup `json:"groups"`
 	Readers    []struct {
-		Name string `json:"name"`
+		Name      string  `json:"name"`
+		Idle      float64 `json:"idle_seconds"`
+		Positions []struct {
+			Group  uint64 `json:"group"`
+			Behind uint64 `json:"behind_entries"`
+		} `json:"positions"`
 	} `json:"readers"`
 	Holds []struct {
 		Name    string `json:"name"`
@@ -156,6 +161,7 @@ type LinkGroup struct {
 	Position struct {
 		Index uint64 `json:"index"`
 		Term  uint64 `json:"term"`
+		Stamp int64  `json:"stamp"` // Unix ms
 	} `json:"position"`
 	LagEntries uint64   `json:"lag_entries"`
 	LagSeconds float64  `json:"lag_seconds"`
@@ -214,11 +220,10 @@ func (n *Node) Promote(ctx context.Context, how string) (Promotion, error) {
 }
 
 // CaughtUp is nil if the standby has replayed, in every group, what the source's nodes have applied.
-func (p *Pair) CaughtUp(ctx context.Context) error { return p.NearlyCaughtUp(ctx, 0) }
+func (p *Pair) CaughtUp(ctx context.Context) error { return p.Within(ctx, 0) }
 
-// NearlyCaughtUp is nil if every node of the standby has replayed, in every group, all but so many entries of what the source's nodes
-// have applied.
-func (p *Pair) NearlyCaughtUp(ctx context.Context, allBut uint64) error {
+// Within is nil if every node of the standby is at most so many entries behind, in every group.
+func (p *Pair) Within(ctx context.Context, entries uint64) error {
 	most := map[uint64]uint64{}
 	for _, n := range p.Source.Running() {
 		groups, err := n.Groups(ctx)
@@ -238,7 +243,7 @@ func (p *Pair) NearlyCaughtUp(ctx context.Context, allBut uint64) error {
 			return fmt.Errorf("standby node %d tells of %d groups, the source of %d", n.ID, len(l.Groups), len(most))
 		}
 		for _, g := range l.Groups {
-			if g.Position.Index+allBut < most[g.Group] {
+			if g.Position.Index+entries < most[g.Group] {
 				return fmt.Errorf("standby node %d is at entry %d of group %d, the source at %d: %s", n.ID, g.Position.Index, g.Group, most[g.Group], g.State)
 			}
 		}
@@ -248,3 +253,8 @@ func (p *Pair) NearlyCaughtUp(ctx context.Context, allBut uint64) error {
 
 // WaitCaughtUp waits for CaughtUp.
 func (p *Pair) WaitCaughtUp(atMost time.Duration) error { return Await(atMost, p.CaughtUp) }
+
+// WaitCaughtUpWithin waits, under load, until the standby is at most so many entries behind in every group.
+func (p *Pair) WaitCaughtUpWithin(entries uint64, atMost time.Duration) error {
+	return Await(atMost, func(ctx context.Context) error { return p.Within(ctx, entries) })
+}

@@ -109,12 +109,13 @@ func (h *history) deliveries() int {
 	return len(h.seen)
 }
 
-// lastDue is when the last of the delayed messages is to come.
+// lastDue is when the last of the delayed messages is to come: its delay began before it was confirmed, but not when it was sent
+// first.
 func (h *history) lastDue() (last time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, m := range h.messages {
-		if due := m.sent.Add(m.delay); m.route == later && due.After(last) {
+		if due := m.confirmed.Add(m.delay); m.route == later && due.After(last) {
 			last = due
 		}
 	}

@@ -154,10 +154,14 @@ func (t *trial) lost(m *message) {
 	}
 }
 
-// gaps finds messages that came although one was lost that had been confirmed before they were sent, in the same group.
+// gaps finds messages that came although one was lost that had been confirmed before they were sent, in the same group. An answer that
+// was given again, to a request that came again, may be the promoted cluster's own.
 func (t *trial) gaps(oldest map[uint64]*message) {
 	for _, m := range t.h.messages {
 		o, l := oldest[t.group(m.vhost)], t.lives[m.id]
+		if m.again > 0 && (m.route == replies || m.route == direct) {
+			continue
+		}
 		if o == nil || l == nil || !l.promoted || !m.by.source || m.confirmed.IsZero() || !m.sent.After(o.confirmed) {
 			continue
 		}

@@ -254,7 +254,7 @@ func (r *round) trouble(ctx context.Context) error {
 		if n := r.h.confirms(); n < confirmed+500 {
 			return fmt.Errorf("%d of 500 more messages were confirmed", n-confirmed)
 		}
-		return r.NearlyCaughtUp(ctx, 200)
+		return r.Within(ctx, 200)
 	})
 }
 

@@ -76,7 +76,8 @@ const (
 	announceAgain = 2 * time.Second        // before it is told again
 )
 
-// announce tells the cluster at which address clients find this node, until it knows.
+// announce tells the cluster at which address clients find this node, until it knows. A standby is told too: its source is to send
+// clients there once it has handed over.
 func (n *Node) announce(ctx context.Context) {
 	look := time.NewTicker(announceLook)
 	defer look.Stop()
@@ -85,7 +86,7 @@ func (n *Node) announce(ctx context.Context) {
 		if n.Ready() == nil && time.Since(told) >= announceAgain {
 			told = time.Now()
 			cmd := &entry.NodeAddress{Cluster: n.ClusterID(), Node: n.cfg.NodeID, Address: address}
-			if err := n.raft.Group(systemGroup).Control(entry.Append(nil, cmd)); err != nil {
+			if err := n.raft.Group(systemGroup).ControlLocal(entry.Append(nil, cmd)); err != nil {
 				n.log.Debug("cannot tell the cluster this node's address", "error", err)
 			}
 		}
