@@ -145,8 +145,10 @@ func (r *round) refused() error {
 			drop(conn)
 			return fmt.Errorf("node %d of the source let a client in, though it says that it is fenced", n.ID)
 		}
-		if text := err.Error(); !strings.Contains(text, "connect to ") || !strings.Contains(text, "127.0.0.1:") {
-			return fmt.Errorf("node %d of the source does not tell clients where to go: %w", n.ID, err)
+		for _, next := range r.Standby.Members() {
+			if !strings.Contains(err.Error(), next.AMQP) {
+				return fmt.Errorf("node %d of the source does not send clients to %s: %w", n.ID, next.AMQP, err)
+			}
 		}
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -273,16 +272,4 @@ func (c standbyCluster) Begins(group uint64) (entry.Position, uint64) {
 }
 
 // Hosts implements link.Cluster.
-func (c standbyCluster) Hosts() []string {
-	var hosts []string
-	for _, l := range c.n.listeners {
-		if host, port, err := net.SplitHostPort(l.Addr().String()); err == nil && l.protocol == protocolAMQP {
-			peer, _, _ := net.SplitHostPort(c.n.cfg.Peer)
-			if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-				host = peer
-			}
-			hosts = append(hosts, net.JoinHostPort(host, port))
-		}
-	}
-	return hosts
-}
+func (c standbyCluster) Hosts() []string { return c.n.hosts() }

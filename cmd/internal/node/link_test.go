@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -194,6 +195,15 @@ func TestAFormerSourceIsFencedOnceItCanBeReached(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Code != amqp.ConnectionForced || !strings.Contains(refused.Reason, address(standby, protocolAMQP)) {
 		t.Errorf("dialled a fenced source: %v", err)
 	}
+}
+
+// Its source is told them at a switch, when it is too late to ask around.
+func TestAStandbyKnowsWhereItsClientsWillFindIt(t *testing.T) {
+	from, to := pair(t)
+	source, standby := start(t, from), start(t, to)
+	ready(t, source, standby)
+	want := address(standby, protocolAMQP)
+	eventually(t, "the standby knows its address", func() bool { return slices.Equal(standbyCluster{standby}.Hosts(), []string{want}) })
 }
 
 // Groups are fenced one after the other, the system group first; one without a leader comes late. Until the last is, the node does not
