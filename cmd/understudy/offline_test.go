@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -19,13 +18,10 @@ func TestADumpShowsWhatAStandbysEntryReplays(t *testing.T) {
 		{nil, []string{"replays source index 7 term 3"}},
 	} {
 		data := entry.AppendReplay(nil, &entry.Replay{Source: "source", Position: entry.Position{Index: 7, Term: 3}, Inner: c.inner})
-		var out bytes.Buffer
-		if err := dump(&out, &log.Record{Kind: log.KindEntry, Index: 9, Data: data}, false); err != nil {
-			t.Fatal(err)
-		}
+		line := describe(&log.Record{Kind: log.KindEntry, Index: 9, Data: data}, true).line()
 		for _, want := range c.want {
-			if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "ERROR") {
-				t.Errorf("the dump is %q, want %q in it", out.String(), want)
+			if !strings.Contains(line, want) || strings.Contains(line, "ERROR") {
+				t.Errorf("the dump is %q, want %q in it", line, want)
 			}
 		}
 	}
@@ -34,8 +30,10 @@ func TestADumpShowsWhatAStandbysEntryReplays(t *testing.T) {
 // The sums tell whether a standby's entry is its source's, byte for byte.
 func TestADumpedEntryAndItsReplayHaveTheSameSum(t *testing.T) {
 	sum := func(data []byte) string {
-		var d dumped
-		d.decode(&log.Record{Kind: log.KindEntry, Index: 9, Data: data})
+		d := describe(&log.Record{Kind: log.KindEntry, Index: 9, Data: data}, false)
+		if len(d.Batches) > 0 || d.Error != "" {
+			t.Errorf("with the sum comes %+v", d)
+		}
 		return d.Sum
 	}
 	replay := func(inner []byte) []byte {

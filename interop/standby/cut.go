@@ -81,8 +81,7 @@ func (r *round) compare(ctx context.Context) error {
 	for _, g := range r.cut.Groups {
 		cuts[g.Group] = g.Position.Index
 	}
-	n, err := isPrefix(source, promoted, cuts)
-	r.res.compared += fmt.Sprintf(", %d log entries", n)
+	r.res.entries, err = isPrefix(source, promoted, cuts, r.seeded)
 	return err
 }
 
@@ -108,7 +107,7 @@ type nodeLog struct{ own, replayed map[logged]string }
 // logs reads the logs of a stopped cluster's nodes.
 func (r *round) logs(ctx context.Context, c *harness.Cluster) (all []nodeLog, err error) {
 	for _, n := range c.Members() {
-		cmd := exec.CommandContext(ctx, harness.Binary(r.t), "dump-log", "--data", n.Data, "--json")
+		cmd := exec.CommandContext(ctx, harness.Binary(r.t), "dump-log", "--data", n.Data, "--sums")
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			return nil, err
@@ -125,7 +124,7 @@ func (r *round) logs(ctx context.Context, c *harness.Cluster) (all []nodeLog, er
 	return all, nil
 }
 
-// readLog reads what dump-log prints.
+// readLog reads what dump-log --sums prints.
 func readLog(out io.Reader) (nodeLog, error) {
 	l := nodeLog{own: map[logged]string{}, replayed: map[logged]string{}}
 	for lines := json.NewDecoder(out); ; {
@@ -150,9 +149,10 @@ func readLog(out io.Reader) (nodeLog, error) {
 	}
 }
 
-// isPrefix says whether what the promoted nodes replayed up to the cuts is what the source's nodes logged, without a gap. It
-// answers how many entries were compared.
-func isPrefix(source, promoted []nodeLog, cuts map[uint64]uint64) (compared int, err error) {
+// isPrefix says whether what the promoted nodes replayed up to the cuts is what the source's nodes logged, without a gap: from the
+// first entry on, or of a seeded standby from somewhere, if it has replayed anything of a group at all. It answers how
+// many entries were compared.
+func isPrefix(source, promoted []nodeLog, cuts map[uint64]uint64, seeded bool) (compared int, err error) {
 	at := map[uint64][]uint64{} // by group, the indexes that were replayed
 	for _, p := range promoted {
 		for e, sum := range p.replayed {
@@ -177,12 +177,31 @@ func isPrefix(source, promoted []nodeLog, cuts map[uint64]uint64) (compared int,
 	for group, cut := range cuts {
 		slices.Sort(at[group])
 		list := slices.Compact(at[group])
+		if len(list) == 0 && seeded {
+			continue
+		}
 		if len(list) == 0 || list[len(list)-1] != cut {
 			return compared, fmt.Errorf("group %d was cut at entry %d, and its log does not have that", group, cut)
 		}
-		if first := list[0]; cut-first+1 != uint64(len(list)) {
+		first := list[0]
+		if !seeded && firstOf(source, group) != first {
+			return compared, fmt.Errorf("of group %d the promoted log begins with the source's entry %d, not %d", group, first, firstOf(source, group))
+		}
+		if cut-first+1 != uint64(len(list)) {
 			return compared, fmt.Errorf("of the entries %d to %d of group %d the promoted log has %d", first, cut, group, len(list))
 		}
 	}
 	return compared, nil
+}
+
+// firstOf is the first entry of a group in the logs.
+func firstOf(logs []nodeLog, group uint64) (first uint64) {
+	for _, l := range logs {
+		for e := range l.own {
+			if e.group == group && (first == 0 || e.index < first) {
+				first = e.index
+			}
+		}
+	}
+	return first
 }

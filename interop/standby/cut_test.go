@@ -21,28 +21,33 @@ func logUpTo(last uint64) map[logged]string {
 
 func TestALogThatIsNoPrefixIsFound(t *testing.T) {
 	const cut = 8
-	for name, c := range map[string]struct {
-		spoil func(own, replayed map[logged]string)
-		fault string
+	none := func(_, _ map[logged]string) {}
+	for _, c := range []struct {
+		name   string
+		seeded bool
+		spoil  func(own, replayed map[logged]string)
+		fault  string
 	}{
-		"a prefix":                          {func(_, _ map[logged]string) {}, ""},
-		"one that begins with a seed":       {func(_, r map[logged]string) { delete(r, logged{1, 1, 3}); delete(r, logged{1, 2, 3}) }, ""},
-		"more, which did not count":         {func(_, r map[logged]string) { r[logged{1, 11, 9}] = "x" }, ""},
-		"another entry":                     {func(_, r map[logged]string) { r[logged{1, 5, 3}] = "x" }, "in the source's"},
-		"an entry of another term":          {func(_, r map[logged]string) { r[logged{1, 5, 4}] = "x" }, "the source's has not"},
-		"an entry that the source has not":  {func(o, _ map[logged]string) { delete(o, logged{1, 5, 3}) }, "the source's has not"},
-		"an entry missing":                  {func(_, r map[logged]string) { delete(r, logged{1, 5, 3}) }, "has 7"},
-		"the last entry missing":            {func(_, r map[logged]string) { delete(r, logged{1, cut, 3}) }, "does not have that"},
-		"nothing":                           {func(_, r map[logged]string) { clear(r) }, "does not have that"},
-		"raft's own entry, which is not":    {func(_, r map[logged]string) { r[logged{1, 5, 3}] = "" }, "in the source's"},
+		{"a prefix", false, none, ""},
+		{"one that begins with a seed", true, func(_, r map[logged]string) { delete(r, logged{1, 1, 3}) }, ""},
+		{"one that begins late", false, func(_, r map[logged]string) { delete(r, logged{1, 1, 3}) }, "begins with"},
+		{"more, which did not count", false, func(_, r map[logged]string) { r[logged{1, 11, 9}] = "x" }, ""},
+		{"another entry", false, func(_, r map[logged]string) { r[logged{1, 5, 3}] = "x" }, "in the source's"},
+		{"an entry of another term", false, func(_, r map[logged]string) { r[logged{1, 5, 4}] = "x" }, "the source's has not"},
+		{"an entry that the source has not", false, func(o, _ map[logged]string) { delete(o, logged{1, 5, 3}) }, "the source's has not"},
+		{"an entry missing", true, func(_, r map[logged]string) { delete(r, logged{1, 5, 3}) }, "has 7"},
+		{"the last entry missing", true, func(_, r map[logged]string) { delete(r, logged{1, cut, 3}) }, "does not have that"},
+		{"nothing", false, func(_, r map[logged]string) { clear(r) }, "does not have that"},
+		{"nothing but the seed", true, func(_, r map[logged]string) { clear(r) }, ""},
+		{"raft's own entry, which is not", false, func(_, r map[logged]string) { r[logged{1, 5, 3}] = "" }, "in the source's"},
 	} {
 		own, replayed := logUpTo(10), logUpTo(cut)
 		c.spoil(own, replayed)
 		short := nodeLog{own: maps.Clone(own)}
 		delete(short.own, logged{1, 7, 3})
-		_, err := isPrefix([]nodeLog{short, {own: own}}, []nodeLog{{replayed: replayed}}, map[uint64]uint64{1: cut})
+		_, err := isPrefix([]nodeLog{short, {own: own}}, []nodeLog{{replayed: replayed}}, map[uint64]uint64{1: cut}, c.seeded)
 		if c.fault == "" && err != nil || c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
-			t.Errorf("%s: %v, want %q", name, err, c.fault)
+			t.Errorf("%s: %v, want %q", c.name, err, c.fault)
 		}
 	}
 }

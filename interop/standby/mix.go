@@ -17,7 +17,7 @@ const (
 	callRate   = 15 // requests a second
 	ageLimit   = 300 * time.Millisecond
 	shortDelay = 400 * time.Millisecond
-	longDelay  = 7 * time.Second // of messages that are to come after the switch
+	longDelay  = 5 * time.Second // of messages that are to come after the switch
 	batchSize  = 4
 	batchPause = 80 * time.Millisecond
 	undoEvery  = 5 // one transaction in so many is rolled back
@@ -180,7 +180,7 @@ func (r *round) cast(i int) (publish, consume []func(context.Context)) {
 	caller := &publisher{client: who("caller"), h: r.h, number: i, rate: callRate, write: writeCall, ready: listen(r.h), stay: r.consuming}
 	consume = append(consume,
 		func(context.Context) { caller.run(r.publishing) },
-		(&consumer{client: who("worker"), h: r.h, queues: map[string]handler{"work": accept}}).run,
+		(&consumer{client: who("worker"), h: r.h, queues: map[string]handler{"work": accept}, keep: linger / 8}).run,
 		(&consumer{client: who("taker"), h: r.h, queues: queues, keep: linger}).run,
 		(&consumer{client: who("answerer"), h: r.h, queues: map[string]handler{"calls": answer(r.h, i)}, keep: linger}).run,
 	)

@@ -47,6 +47,7 @@ type result struct {
 	promotions []harness.Promotion
 	took       time.Duration // from asking for the promotion to the first confirm of the promoted cluster; 0: there was none
 	compared   string        // at the cut
+	entries    int           // of the log, compared
 	lasted     time.Duration
 	err        error
 }
@@ -56,17 +57,31 @@ func (r *result) line() string {
 	if r.err != nil {
 		word = "FAILED"
 	}
-	start := "empty"
-	if r.kind.seeded(r.seed) {
-		start = "seed"
-	}
-	line := fmt.Sprintf("%-9s seed %-6d %-5s %s: confirmed %d, lost %d (tail %v), faults %v; stale %d, sent again %d; over the switch: %v; %s; serving after %v; %.0f s; %s",
-		r.kind.name, r.seed, start, word, r.Confirmed, r.Lost, r.Tail.Round(time.Millisecond), r.Faults, r.Stale, r.again, r.Over, r.compared,
+	line := fmt.Sprintf("%-9s seed %-6d %-5s %s: confirmed %d, lost %d (tail %v), faults %v; stale %d, sent again %d; over the switch: %v; %s, %d log entries; serving after %v; %.0f s; %s",
+		r.kind.name, r.seed, r.start(), word, r.Confirmed, r.Lost, r.Tail.Round(time.Millisecond), r.Faults, r.Stale, r.again, r.Over, r.compared, r.entries,
 		r.took.Round(time.Millisecond), r.lasted.Seconds(), strings.Join(r.faults, " "))
 	if r.err != nil {
 		line += "\n  " + r.why()
 	}
 	return line
+}
+
+// start is how the standby began.
+func (r *result) start() string {
+	if r.kind.seeded(r.seed) {
+		return "seed"
+	}
+	return "empty"
+}
+
+// row is the round in the table that link/DESIGN.md keeps.
+func (r *result) row() string {
+	over := 0
+	for _, n := range r.Over {
+		over += n
+	}
+	return fmt.Sprintf("| %s | %d | %s | %d | %d | %v | %d | %d | %d | %.1f s |",
+		r.kind.name, r.seed, r.start(), r.Confirmed, r.Lost, r.Faults, over, r.again, r.entries, r.took.Seconds())
 }
 
 // why is the error in one line that a cut-off log still shows.

@@ -183,7 +183,7 @@ func (r *round) waitQuiet() error {
 		if n := r.h.deliveries(); n != last {
 			quiet, last = 0, n
 		}
-		if quiet++; quiet < 75 || time.Since(due) < time.Second {
+		if quiet++; quiet < 50 || time.Since(due) < time.Second {
 			return errors.New("deliveries still come")
 		}
 		return nil
