@@ -71,3 +71,7 @@ func TestNodeKilledUnderSpringsListenerContainer(t *testing.T) {
 func TestSessionOutlivesTwoNodesUnderTheJavaClientsAutomaticRecovery(t *testing.T) {
 	client(t).Session(t)
 }
+
+func TestSessionOutlivesTheSourceUnderTheJavaClientsAutomaticRecovery(t *testing.T) {
+	client(t).TakeOver(t)
+}

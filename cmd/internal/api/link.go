@@ -40,8 +40,8 @@ type LinkGroup struct {
 	Role     string       `json:"role"`
 	State    string       `json:"state"` // idle, seeding, following, waiting, halted
 	Position LinkPosition `json:"position"`
-	// LagEntries are known at the source and not applied here; LagSeconds is the age of the oldest of them, or of the
-	// silence of the source.
+	// LagEntries are known at the source and not applied here; LagSeconds is the age of the oldest of them, or for how long
+	// the source has been silent: since its last word, or since the node started. Both are 0 where the cluster is no standby.
 	LagEntries uint64   `json:"lag_entries"`
 	LagSeconds float64  `json:"lag_seconds"`
 	ContactAge *float64 `json:"contact_age_seconds"` // null before the first answer

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
 	"github.com/understudy-mq/understudy/core"
@@ -31,6 +32,7 @@ type linkage struct {
 	reports   reports
 	seeding   seedProgress
 	degraded  degradation
+	parked    atomic.Int64 // clients that wait for a promotion
 }
 
 // close ends the link port.

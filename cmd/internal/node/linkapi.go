@@ -64,6 +64,7 @@ func (n *Node) linkGroups() []api.LinkGroup {
 	if n.linkage.follow == nil {
 		return rows
 	}
+	follows := n.standsBy()
 	for _, f := range n.linkage.follow.Followers() {
 		row := api.LinkGroup{
 			Group: f.Group, Role: n.linkState(f.Group).Role.String(), State: string(f.State), SourceNode: f.Source, Mismatches: f.Mismatches,
@@ -72,6 +73,9 @@ func (n *Node) linkGroups() []api.LinkGroup {
 		}
 		if f.Error != "" {
 			row.Error = &f.Error
+		}
+		if !follows { // there is nothing to lag behind
+			row.LagEntries, row.LagSeconds, row.ContactAge = 0, 0, nil
 		}
 		rows = append(rows, row)
 	}
