@@ -20,7 +20,8 @@ type assembly struct {
 	looks    int            // at that
 	waits    bool           // to be attached
 	attached map[uint64]*entry.LinkAttach
-	log      []entry.Kind // of what changed the system group
+	asked    []entry.Kind // what was proposed to the system group,
+	log      []entry.Kind // and what of it changed something
 }
 
 func newAssembly() *assembly {
@@ -70,6 +71,9 @@ func (m member) Propose(group uint64, cmd entry.Command) error {
 	defer m.mu.Unlock()
 	if m.unheard == m.id && group != 0 {
 		return errors.New("the leader is away")
+	}
+	if group == 0 {
+		m.asked = append(m.asked, cmd.Kind())
 	}
 	s := m.groups[group]
 	if m.apply(group, &s, cmd) {

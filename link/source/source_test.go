@@ -2,7 +2,6 @@ package source
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -244,23 +243,17 @@ func TestAReaderOfAnotherClusterGetsNothing(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotServedIsToldWhy(t *testing.T) {
+func TestAClusterThatIsNoSourceSaysSo(t *testing.T) {
 	for what, c := range map[string]struct {
-		change func(*Identity, *wire.ReadRequest)
-		want   string
+		is   Identity
+		want string
 	}{
-		"itself":        {func(_ *Identity, q *wire.ReadRequest) { q.Standby = "source" }, ReasonSelf},
-		"of a standby":  {func(id *Identity, _ *wire.ReadRequest) { id.Role = RoleStandby }, ReasonStandby},
-		"while forming": {func(id *Identity, _ *wire.ReadRequest) { id.Cluster = "" }, "still forming"},
-		"no name":       {func(_ *Identity, q *wire.ReadRequest) { q.Reader = "" }, "needs a name"},
-		"a long name":   {func(_ *Identity, q *wire.ReadRequest) { q.Reader = strings.Repeat("x", wire.NameBytesMax+1) }, "needs a name"},
-		"a long id":     {func(_ *Identity, q *wire.ReadRequest) { q.Standby = strings.Repeat("x", wire.NameBytesMax+1) }, "needs a name"},
-		"no such group": {func(_ *Identity, q *wire.ReadRequest) { q.After.Group = 9 }, "no such group"},
+		"of a standby":  {Identity{Cluster: "source", Role: RoleStandby}, ReasonStandby},
+		"while forming": {Identity{Role: "primary"}, "still forming"},
 	} {
 		r := newRig(t, 5, nil)
-		q := ask(0)
-		c.change(&r.id, &q)
-		if w := r.post(wire.PathRead, "", q); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), c.want) {
+		r.id = c.is
+		if w := r.post(wire.PathRead, "", ask(0)); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%s: status %d, %s", what, w.Code, w.Body)
 		}
 		if len(r.notes.list) > 0 {
@@ -286,32 +279,5 @@ func TestEveryReadAndBeatIsNoted(t *testing.T) {
 	readers := r.Readers()
 	if len(readers) != 1 || readers[0].Name != "reader" || readers[0].Level != 4 || len(readers[0].Positions) != 1 {
 		t.Errorf("readers %+v", readers)
-	}
-}
-
-func TestNoMoreReadersAreRememberedThanBounded(t *testing.T) {
-	r := newRig(t, 5, nil)
-	for i := range 2 * readersMax {
-		q := ask(0)
-		q.Reader = fmt.Sprint(i)
-		r.read(q)
-	}
-	if n := len(r.Readers()); n != readersMax {
-		t.Errorf("%d", n)
-	}
-}
-
-func TestWhatIsNoRequestIsRefused(t *testing.T) {
-	r := newRig(t, 5, nil)
-	for what, body := range map[string]string{
-		"nothing": "", "no JSON": "{", "another shape": `{"reader": 5}`, "too long": `{"reader": "` + strings.Repeat("x", wire.BodyBytesMax) + `"}`,
-	} {
-		for _, path := range []string{wire.PathRead, wire.PathBeat, wire.PathSeed} {
-			w := httptest.NewRecorder()
-			r.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodPost, path, strings.NewReader(body)))
-			if w.Code != http.StatusBadRequest {
-				t.Errorf("%s to %s: status %d", what, path, w.Code)
-			}
-		}
 	}
 }

@@ -92,32 +92,16 @@ func (fencer) Fence(_ context.Context, f wire.Fence) (wire.FenceAnswer, error) {
 	return wire.FenceAnswer{Fenced: true}, nil
 }
 
-func TestATokenOpensWhatItIsFor(t *testing.T) {
-	read, _ := tokens(t, "reads")
+func TestACertificateOpensReadingAndNoMore(t *testing.T) {
 	fence, _ := tokens(t, "fences")
-	const ok, denied, forbidden, none = http.StatusOK, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound
-	for what, c := range map[string]struct {
-		o           func(*Options)
-		token       string
-		read, fence int
-	}{
-		"nothing is set":              {func(o *Options) { o.Open = false }, "", none, none},
-		"nothing is set, any token":   {func(o *Options) { o.Open = false }, "reads", none, none},
-		"the token that reads":        {func(o *Options) { o.Open, o.Read, o.Fence = false, read, fence }, "reads", ok, forbidden},
-		"the token that fences":       {func(o *Options) { o.Open, o.Read, o.Fence = false, read, fence }, "fences", ok, ok},
-		"no token":                    {func(o *Options) { o.Open, o.Read, o.Fence = false, read, fence }, "", denied, denied},
-		"a wrong token":               {func(o *Options) { o.Open, o.Read, o.Fence = false, read, fence }, "wrong", denied, denied},
-		"nobody may fence":            {func(o *Options) { o.Open, o.Read = false, read }, "reads", ok, forbidden},
-		"a certificate":               {func(*Options) {}, "", ok, forbidden},
-		"a certificate and the fence": {func(o *Options) { o.Fence = fence }, "fences", ok, ok},
-	} {
-		r := newRig(t, 5, func(o *Options) { o.Switch = fencer{}; c.o(o) })
-		if w := r.post(wire.PathRead, c.token, ask(0)); w.Code != c.read {
-			t.Errorf("%s: a read has status %d, want %d", what, w.Code, c.read)
+	for token, want := range map[string]int{"": http.StatusForbidden, "other": http.StatusForbidden, "fences": http.StatusOK} {
+		r := newRig(t, 5, func(o *Options) { o.Switch, o.Open, o.Fence = fencer{}, true, fence })
+		if w := r.post(wire.PathRead, token, ask(0)); w.Code != http.StatusOK {
+			t.Errorf("token %q: a read has status %d", token, w.Code)
 		}
 		for _, path := range []string{wire.PathFence, wire.PathDrain} {
-			if w := r.post(path, c.token, wire.Fence{}); w.Code != c.fence {
-				t.Errorf("%s: %s has status %d, want %d", what, path, w.Code, c.fence)
+			if w := r.post(path, token, wire.Fence{}); w.Code != want {
+				t.Errorf("token %q: %s has status %d, want %d", token, path, w.Code, want)
 			}
 		}
 	}

@@ -87,23 +87,33 @@ func TestTheFeatureLevelStaysUntilEveryMemberReadsIt(t *testing.T) {
 	raised(t, newer, older)
 }
 
-// What only some members of a standby read is waited for: the others may lead tomorrow.
+// What only some members of a standby read is waited for, whoever reads: the others may lead tomorrow.
 func TestAStandbyReadsWhatAllItsMembersRead(t *testing.T) {
 	from, to := pair(t)
-	source := start(t, from)
+	source := startOlder(t, from)
 	ready(t, source)
-	raised(t, source)
-	standby := startOlder(t, to)
+	other := settings(t, 2)
+	other.LinkSource, other.LinkTokenFile, other.Standby = to.LinkSource, to.LinkTokenFile, true
+	to.Cluster = fmt.Sprintf("1=%s,2=%s", to.Peer, other.Peer)
+	other.Cluster = to.Cluster
+	newer, older := start(t, to), startOlder(t, other)
+	follows(t, source, newer)
+	eventually(t, "both have told what they read", func() bool { return len(newer.told()) == 2 })
+	source.raise(entry.Level) // as if it had not waited
 	eventually(t, "every group waits and says why", func() bool {
-		for _, g := range standby.Link().Groups {
-			if g.State != "waiting" || g.Error == nil || !strings.Contains(*g.Error, "feature level") {
+		for g := range newer.groups { // one of them reads
+			waits := func(n *Node) bool {
+				x := n.Link().Groups[g]
+				return x.State == "waiting" && x.Error != nil && strings.Contains(*x.Error, "feature level")
+			}
+			if !waits(newer) && !waits(older) {
 				return false
 			}
 		}
 		return true
 	})
-	stop(t, standby)
-	standby = start(t, to)
-	follows(t, source, standby)
-	raised(t, standby)
+	stop(t, older)
+	older = start(t, other)
+	follows(t, source, newer)
+	raised(t, newer, older)
 }
