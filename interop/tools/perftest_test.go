@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,9 +53,9 @@ func runPerfTest(t *testing.T, name, classPath, url string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "java", "-XX:TieredStopAtLevel=1", "-cp", classPath, "com.rabbitmq.perf.PerfTest",
-		"--id", "tools", "--uri", url, "--queue", "perf", "--auto-delete", "false", "--flag", "persistent", "--flag", "mandatory",
+		"--id", "tools", "--uri", strings.TrimSuffix(url, "/"), "--queue", "perf", "--auto-delete", "false", "--flag", "persistent", "--flag", "mandatory",
 		"--producers", strconv.Itoa(perfProducers), "--pmessages", strconv.Itoa(perfMessages), "--rate", strconv.Itoa(perfRate), "--confirm", "100",
-		"--consumers", "2", "--cmessages", strconv.Itoa(perfProducers*perfMessages/2), "--qos", "50", "--multi-ack-every", "10", "--size", "500").CombinedOutput()
+		"--consumers", "1", "--cmessages", strconv.Itoa(perfProducers*perfMessages), "--qos", "50", "--multi-ack-every", "10", "--size", "500").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}

@@ -50,6 +50,8 @@ func (h *Handler) loginAttempts(w http.ResponseWriter, r *http.Request) {
 
 // featureFlags are those of RabbitMQ's that say something of this broker.
 var featureFlags = []api.FeatureFlag{
+	flag("drop_unroutable_metric", "Messages that are dropped for want of a route are counted"),
+	flag("empty_basic_get_metric", "A basic.get of an empty queue is counted"),
 	flag("implicit_default_bindings", "Every queue is bound to the default exchange without a binding of its own"),
 	flag("quorum_queue", "Queues of the type quorum"),
 	flag("user_limits", "Limits of a user's connections and channels"),
@@ -64,7 +66,7 @@ func flag(name, desc string) api.FeatureFlag {
 func enableFeature(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if !slices.ContainsFunc(featureFlags, func(f api.FeatureFlag) bool { return f.Name == name }) {
-		fail(w, http.StatusBadRequest, "bad_request", "feature flag "+name+" is not known")
+		fail(w, http.StatusBadRequest, "bad_request", "unsupported") // in RabbitMQ's word
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

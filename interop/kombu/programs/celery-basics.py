@@ -183,7 +183,7 @@ def events():
 
 def command_line(*words):
     """The last line of what Celery's own command says."""
-    done = subprocess.run([sys.executable, "-m", "celery", "-b", url, *words, "--timeout", "10"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "celery", "-b", url, *words, "--timeout", "5"], capture_output=True, text=True)
     return (done.stdout + done.stderr).strip().splitlines()[-1]
 
 
