@@ -323,7 +323,7 @@ func TestLoginAttemptsAndFeatureFlags(t *testing.T) {
 		{"GET", "/api/auth/attempts/understudy@2", 404, "no such node"},
 		{"GET", "/api/feature-flags", 200, `{"name":"quorum_queue","state":"enabled","stability":"stable","provided_by":"rabbit",`},
 		{"PUT", "/api/feature-flags/quorum_queue/enable", 204, ""},
-		{"PUT", "/api/feature-flags/stream_queue/enable", 400, ""reason":"unsupported""},
+		{"PUT", "/api/feature-flags/stream_queue/enable", 400, `"reason":"unsupported"`},
 	} {
 		if w := (&fake{}).call(c.method, c.path, ""); w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s %s: %d %s, want %d with %s", c.method, c.path, w.Code, w.Body, c.status, c.says)
