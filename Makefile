@@ -71,8 +71,8 @@ interop: ## real clients against one node and against three; CLIENT=name for one
 	$(GO) test -tags interop -count=1 -p 1 -timeout 20m -v $(patsubst %,./interop/%,$(or $(CLIENT),$(QUICK) $(MORE)))
 
 .PHONY: failover
-failover: clients ## three nodes under load, one fault a round, cut sessions, standbys; ONLY=fault, cuts, helper, nodes, planned, crash, crash-cut or sync; RUNS=n SEED=n
-ifeq ($(filter $(ONLY),cuts helper nodes planned crash crash-cut sync),)
+failover: clients ## three nodes under load, one fault a round, cut sessions, standbys; ONLY=fault, cuts, helper, helper-standby, return, nodes, planned, crash, crash-cut or sync; RUNS=n SEED=n
+ifeq ($(filter $(ONLY),cuts helper helper-standby return nodes planned crash crash-cut sync),)
 	$(GO) test ./interop/failover -count=1 -timeout 40m -v -args -long \
 	  $(if $(ONLY),-only=$(ONLY)) $(if $(RUNS),-runs=$(RUNS)) $(if $(SEED),-seed=$(SEED))
 endif
@@ -80,7 +80,13 @@ ifneq ($(filter $(or $(ONLY),cuts),cuts),)
 	$(GO) test ./interop/sessions -run TestACutConversation -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
 endif
 ifneq ($(filter $(or $(ONLY),helper),helper),)
-	$(GO) test ./interop/sessions -run TestHelper -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
+	$(GO) test ./interop/sessions -run TestHelperPublishes -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
+endif
+ifneq ($(filter $(or $(ONLY),helper-standby),helper-standby),)
+	$(GO) test ./interop/sessions -run TestHelperLoses -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
+endif
+ifneq ($(filter $(or $(ONLY),return),return),)
+	$(GO) test ./interop/sessions -run TestHelperGoes -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))
 endif
 ifneq ($(filter $(or $(ONLY),nodes),nodes),)
 	$(GO) test ./interop/sessions -run WhatBecomesOfItsNode -count=1 -timeout 40m -v -args -long $(if $(SEED),-seed=$(SEED))

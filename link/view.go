@@ -25,6 +25,7 @@ type view struct {
 	mu     sync.Mutex
 	groups map[uint64]*groupView
 	now    func() time.Time
+	began  time.Time
 }
 
 type groupView struct {
@@ -36,7 +37,7 @@ type groupView struct {
 }
 
 func newView(now func() time.Time) *view {
-	return &view{groups: map[uint64]*groupView{}, now: now}
+	return &view{groups: map[uint64]*groupView{}, now: now, began: now()}
 }
 
 func (v *view) group(id uint64) *groupView {
@@ -142,7 +143,7 @@ func (v *view) better(group uint64, i int, position uint64) (int, bool) {
 type Lag struct {
 	Entries uint64
 	// Seconds is the age of the oldest entry of the source that is known and not applied here; where nothing is known to be
-	// missing but the source is silent, how long it has been.
+	// missing but the source is silent, how long it has been: since its last word, or since this node began to ask.
 	Seconds float64
 	// ContactAge is the time since the newest answer of the source was asked for; negative if there was none.
 	ContactAge float64
@@ -171,12 +172,13 @@ func (v *view) lag(group, position uint64) Lag {
 	if !g.caughtUp.IsZero() {
 		l.CaughtUpAge = now.Sub(g.caughtUp).Seconds()
 	}
+	heard := v.began
 	if !g.contact.IsZero() {
-		age := now.Sub(g.contact)
-		l.ContactAge = age.Seconds()
-		if age > silence {
-			l.Seconds = max(l.Seconds, age.Seconds())
-		}
+		heard = g.contact
+		l.ContactAge = now.Sub(heard).Seconds()
+	}
+	if silent := now.Sub(heard); silent > silence {
+		l.Seconds = max(l.Seconds, silent.Seconds())
 	}
 	return l
 }

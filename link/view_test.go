@@ -45,8 +45,8 @@ func TestASilentSourceIsNoSourceThatHasNothingNew(t *testing.T) {
 	if l := v.lag(1, 10); l.Seconds != 0 || l.ContactAge != 0 {
 		t.Errorf("heard again: %+v", l)
 	}
-	if l := v.lag(2, 0); l.ContactAge >= 0 || l.CaughtUpAge >= 0 {
-		t.Errorf("a group never heard of: %+v", l)
+	if l := v.lag(2, 0); l.ContactAge >= 0 || l.CaughtUpAge >= 0 || l.Seconds != 60 {
+		t.Errorf("a group that was never heard of, a minute after the start: %+v", l)
 	}
 }
 

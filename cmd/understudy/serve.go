@@ -65,6 +65,9 @@ func serve(cfg config.Config) error {
 	if err != nil {
 		return usageError{err}
 	}
+	if err := calm(); err != nil {
+		logger.Warn("the runtime's monitor stays restless, which costs processor time", "error", err)
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}

@@ -25,3 +25,11 @@ func TestSessionOutlivesTwoNodesUnderTheApplicationsOwnLoop(t *testing.T) {
 func TestSessionOutlivesTwoNodesUnderTheLibrarysRecovery(t *testing.T) {
 	sessionProgram(t, "recovery").Session(t)
 }
+
+func TestSessionOutlivesTheSourceUnderTheApplicationsOwnLoop(t *testing.T) {
+	sessionProgram(t, "loop").TakeOver(t)
+}
+
+func TestSessionOutlivesTheSourceUnderTheLibrarysRecovery(t *testing.T) {
+	sessionProgram(t, "recovery").TakeOver(t)
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -194,6 +195,13 @@ func (n *Node) Start(args ...string) error {
 		_, _ = n.wait(context.Background())
 	}
 	return n.start()
+}
+
+// Without takes a flag of serve and its value from the node's later starts.
+func (n *Node) Without(flag string) {
+	if i := slices.Index(n.argv, flag); i >= 0 {
+		n.argv = slices.Delete(n.argv, i, i+2)
+	}
 }
 
 // Ready says whether the node answers 200 on /health/ready.

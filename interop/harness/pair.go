@@ -132,7 +132,12 @@ type Link struct {
 	SplitBrain bool        `json:"split_brain_suspected"`
 	Groups     []LinkGroup `json:"groups"`
 	Readers    []struct {
-		Name string `json:"name"`
+		Name      string  `json:"name"`
+		Idle      float64 `json:"idle_seconds"`
+		Positions []struct {
+			Group  uint64 `json:"group"`
+			Behind uint64 `json:"behind_entries"`
+		} `json:"positions"`
 	} `json:"readers"`
 	Holds []struct {
 		Name    string `json:"name"`
@@ -148,6 +153,7 @@ type LinkGroup struct {
 	Position struct {
 		Index uint64 `json:"index"`
 		Term  uint64 `json:"term"`
+		Stamp int64  `json:"stamp"` // Unix ms
 	} `json:"position"`
 	LagEntries uint64   `json:"lag_entries"`
 	LagSeconds float64  `json:"lag_seconds"`
@@ -201,7 +207,10 @@ func (n *Node) Promote(ctx context.Context, how string) (Promotion, error) {
 }
 
 // CaughtUp is nil if the standby has replayed, in every group, what the source's nodes have applied.
-func (p *Pair) CaughtUp(ctx context.Context) error {
+func (p *Pair) CaughtUp(ctx context.Context) error { return p.within(ctx, 0) }
+
+// within is nil if every node of the standby is at most so many entries behind, in every group.
+func (p *Pair) within(ctx context.Context, entries uint64) error {
 	most := map[uint64]uint64{}
 	for _, n := range p.Source.Running() {
 		groups, err := n.Groups(ctx)
@@ -221,7 +230,7 @@ func (p *Pair) CaughtUp(ctx context.Context) error {
 			return fmt.Errorf("standby node %d tells of %d groups, the source of %d", n.ID, len(l.Groups), len(most))
 		}
 		for _, g := range l.Groups {
-			if g.Position.Index < most[g.Group] {
+			if g.Position.Index+entries < most[g.Group] {
 				return fmt.Errorf("standby node %d is at entry %d of group %d, the source at %d: %s", n.ID, g.Position.Index, g.Group, most[g.Group], g.State)
 			}
 		}
@@ -231,3 +240,8 @@ func (p *Pair) CaughtUp(ctx context.Context) error {
 
 // WaitCaughtUp waits for CaughtUp.
 func (p *Pair) WaitCaughtUp(atMost time.Duration) error { return Await(atMost, p.CaughtUp) }
+
+// WaitCaughtUpWithin waits, under load, until the standby is at most so many entries behind in every group.
+func (p *Pair) WaitCaughtUpWithin(entries uint64, atMost time.Duration) error {
+	return Await(atMost, func(ctx context.Context) error { return p.within(ctx, entries) })
+}

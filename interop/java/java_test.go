@@ -80,3 +80,7 @@ func TestWhatSpringDoesAgainstOneNode(t *testing.T) {
 func TestSessionOutlivesTwoNodesUnderTheJavaClientsAutomaticRecovery(t *testing.T) {
 	client(t).Session(t)
 }
+
+func TestSessionOutlivesTheSourceUnderTheJavaClientsAutomaticRecovery(t *testing.T) {
+	client(t).TakeOver(t)
+}

@@ -3,6 +3,7 @@
 //
 //	basics              one conversation through every part of the protocol, a line per step; see transcript
 //	failover COUNT      publishes COUNT numbered messages with confirms and consumes them while a node dies; see Failover
+//	session             works in a named session while nodes die, and a whole cluster; see Session and TakeOver
 //	hello, work, logs, rpc, confirms     RabbitMQ's tutorials 1 to 7; see Tutorials
 //
 // A program finds the broker in AMQP_URL; where there are several nodes, they are in AMQP_URLS (separated by commas), and

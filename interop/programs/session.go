@@ -119,13 +119,13 @@ type Rival struct {
 // StartRival consumes from the queue at a node that has no client, so that it outlives the kill.
 func StartRival(t testing.TB, c *harness.Cluster, queue string) *Rival {
 	t.Helper()
-	r := &Rival{t: t, node: idle(t, c), over: make(chan struct{})}
-	conn, err := amqp.Dial(r.node.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.conn = conn
-	ch, err := conn.Channel()
+	return startRivalAt(t, idle(t, c), queue)
+}
+
+func startRivalAt(t testing.TB, n *harness.Node, queue string) *Rival {
+	t.Helper()
+	r := &Rival{t: t, node: n, conn: connectTo(t, n), over: make(chan struct{})}
+	ch, err := r.conn.Channel()
 	if err != nil {
 		t.Fatal(err)
 	}

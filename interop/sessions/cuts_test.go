@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 )
@@ -80,12 +79,8 @@ func TestACutConversationIsTheConversationWithoutACut(t *testing.T) {
 		t.Fatalf("uncut: %v\n%s", err, strings.Join(uncut.trace, "\n"))
 	}
 	t.Logf("uncut: %d octets to the broker, %d to the client, %d lines of trace", passed[0], passed[1], len(uncut.trace))
-	first := *seed
-	if first == 0 {
-		first = uint64(time.Now().Unix())
-	}
-	points := cutPoints(passed, first)
-	t.Logf("%d cut points, -seed=%d", len(points), first)
+	points := cutPoints(passed, firstSeed(t))
+	t.Logf("%d cut points", len(points))
 	failures := runAll(t.Context(), c, points, uncut.told())
 	for _, f := range failures[:min(len(failures), 5)] {
 		t.Error(f)

@@ -76,11 +76,8 @@ func TestAConversationSurvivesWhatBecomesOfItsNode(t *testing.T) {
 	if err := uncut.conversation(); err != nil {
 		t.Fatal(err)
 	}
-	first := *seed
-	if first == 0 {
-		first = uint64(time.Now().Unix())
-	}
-	t.Logf("-seed=%d, %d steps", first, uncut.step)
+	first := firstSeed(t)
+	t.Logf("%d steps", uncut.step)
 	random := rand.New(rand.NewPCG(first, 2))
 	rounds := 1
 	if *long {

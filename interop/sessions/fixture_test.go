@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/rawclient"
@@ -21,6 +22,17 @@ var (
 	long = flag.Bool("long", false, "every cut point, and the long runs of the helper")
 	seed = flag.Uint64("seed", 0, "seed of the sample of cut points and of the faults, 0 for one from the clock")
 )
+
+// firstSeed is the seed that was asked for, or one from the clock.
+func firstSeed(t *testing.T) uint64 {
+	t.Helper()
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().Unix())
+	}
+	t.Logf("-seed=%d", first)
+	return first
+}
 
 // suite stands for the whole package where the harness asks for a test: the shared cluster outlives each of them.
 type suite struct {

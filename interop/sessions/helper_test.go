@@ -76,12 +76,12 @@ func consumeInto(c *resume.Consumer, x *seen) error {
 	return nil
 }
 
-// helped is a run of the application on a cluster whose nodes are behind doors.
+// helped is a run of the application on nodes that are behind doors.
 type helped struct {
 	t     *testing.T
 	ctx   context.Context
-	c     *harness.Cluster
 	doors []*door
+	event func(resume.Event) // hears of what happens to the sessions' connections
 
 	publishing, consuming *resume.Session
 	consumer              *resume.Consumer
@@ -91,10 +91,10 @@ type helped struct {
 	published             map[string]int
 }
 
-func newHelped(t *testing.T, ctx context.Context) *helped {
+func newHelped(t *testing.T, ctx context.Context, nodes []*harness.Node, event func(resume.Event)) *helped {
 	t.Helper()
-	h := &helped{t: t, ctx: ctx, c: harness.Start(t, harness.Options{Nodes: 3}), seen: seen{last: map[string]int{}}, published: map[string]int{}}
-	for _, n := range h.c.Members() {
+	h := &helped{t: t, ctx: ctx, event: event, seen: seen{last: map[string]int{}}, published: map[string]int{}}
+	for _, n := range nodes {
 		d, err := openDoor(n.AMQP)
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +128,7 @@ func (h *helped) dial(first int) *resume.Session {
 			_, err := ch.QueueDeclare("helped", true, false, false, false, nil)
 			return err
 		},
-		Events: func(e resume.Event) { h.t.Logf("%s %s %v", e.Kind, e.Address, e.Err) },
+		Events: h.event,
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -157,6 +157,13 @@ func (h *helped) publish(stop <-chan struct{}, names ...string) (wait func() int
 		}
 		return total
 	}
+}
+
+// delivered is how many messages came.
+func (h *helped) delivered() int {
+	h.seen.mu.Lock()
+	defer h.seen.mu.Unlock()
+	return h.seen.total
 }
 
 // judge waits until all is delivered, and no more than that.
@@ -189,22 +196,19 @@ func TestHelperPublishesAndDeliversOnceInOrderWhileNodesDie(t *testing.T) {
 	if *long {
 		length = 60 * time.Second
 	}
-	first := *seed
-	if first == 0 {
-		first = uint64(time.Now().Unix())
-	}
-	t.Logf("-seed=%d", first)
+	first := firstSeed(t)
 	ctx, cancel := context.WithTimeout(t.Context(), length+90*time.Second)
 	defer cancel()
-	h := newHelped(t, ctx)
+	c := harness.Start(t, harness.Options{Nodes: 3})
+	h := newHelped(t, ctx, c.Members(), func(e resume.Event) { t.Logf("%s %s %v", e.Kind, e.Address, e.Err) })
 	stop := make(chan struct{})
 	total := h.publish(stop, "a", "b")
-	disturb(t, ctx, h.c, h.doors, length, rand.New(rand.NewPCG(first, 1)))
+	disturb(t, ctx, c, h.doors, length, rand.New(rand.NewPCG(first, 1)))
 	close(stop)
 	h.judge(total())
 }
 
-// disturb kills a node and starts it again, or cuts connections, every two seconds.
+// disturb kills a node and starts it again, or cuts connections at the doors, every two seconds.
 func disturb(t *testing.T, ctx context.Context, c *harness.Cluster, doors []*door, length time.Duration, random *rand.Rand) {
 	t.Helper()
 	end := time.After(length)
@@ -223,7 +227,7 @@ func disturb(t *testing.T, ctx context.Context, c *harness.Cluster, doors []*doo
 			}
 			continue
 		}
-		n := c.Node(random.IntN(len(doors)) + 1)
+		n := c.Node(random.IntN(len(c.Members())) + 1)
 		t.Logf("kill node %d", n.ID)
 		n.Kill9()
 		if err := n.Start(); err != nil {

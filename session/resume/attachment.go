@@ -33,7 +33,8 @@ type attachment struct {
 
 // status is what the broker says of the session.
 type status struct {
-	state, generation string
+	new        bool
+	generation int64 // of its cluster: how many promotions there were
 }
 
 // Bounds of the pause between rounds over all addresses.
@@ -204,14 +205,10 @@ func (s *Session) settleIn(a *attachment) (how EventKind, err error) {
 	if a.status, err = ask(a.general); err != nil {
 		return 0, err
 	}
-	switch {
-	case a.status.state == "new":
-		how, s.bare = Attached, true
-	case s.generation != "" && s.generation != a.status.generation:
-		how = Promoted
-	default:
-		how = Resumed
+	if how, err = s.compare(a.status); err != nil {
+		return 0, err
 	}
+	s.bare = s.bare || a.status.new
 	if s.bare && s.o.Setup != nil {
 		if err = s.o.Setup(a.general); err != nil {
 			return 0, err
@@ -230,6 +227,20 @@ func (s *Session) settleIn(a *attachment) (how EventKind, err error) {
 	return how, nil
 }
 
+// compare says what a session's state is to one that was attached before. A former source that does not know yet that its
+// standby was promoted is none to go back to.
+func (s *Session) compare(now status) (EventKind, error) {
+	switch {
+	case now.generation < s.generation:
+		return 0, fmt.Errorf("this cluster is of generation %d and another one was promoted in its place (%d)", now.generation, s.generation)
+	case now.generation > s.generation && s.address != "":
+		return Promoted, nil
+	case now.new:
+		return Attached, nil
+	}
+	return Resumed, nil
+}
+
 // ask reads the session's state.
 func ask(ch *amqp.Channel) (status, error) {
 	d, ok, err := ch.Get("amq.session", true)
@@ -239,8 +250,8 @@ func ask(ch *amqp.Channel) (status, error) {
 	if err != nil {
 		return status{}, fmt.Errorf("ask for the session's state: %w", err)
 	}
-	state, _ := d.Headers["x-session-state"].(string)
-	return status{state: state, generation: fmt.Sprint(d.Headers["x-session-generation"])}, nil
+	generation, _ := d.Headers["x-session-generation"].(int64)
+	return status{new: d.Headers["x-session-state"] == "new", generation: generation}, nil
 }
 
 // openAll opens every role's channel under the number that it had. Numbers that nobody has any more are left out by opening

@@ -10,8 +10,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// headerNumber is the number that the broker gives a message: the same on source and standby.
-const headerNumber = "x-message-number"
+const (
+	// headerNumber is the number that the broker gives a message: the same on source and standby.
+	headerNumber = "x-message-number"
+	// headerMark is a name that a Publisher gives a message, for Consumers to know it by when it is published again after a
+	// promotion that lost it: its number is another one then.
+	headerMark = "x-resume-mark"
+)
 
 // ErrNotHeld says that a delivery is settled already, or that its number was never handed out.
 var ErrNotHeld = errors.New("delivery is not held")
@@ -96,9 +101,7 @@ func (c *Consumer) attach(ch *amqp.Channel, how EventKind) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if how != Resumed {
-		c.ledger.unmoor(how == Promoted)
-	}
+	c.ledger.attach(how, time.Now())
 	deliveries, err := ch.Consume(c.queue, c.o.Tag, false, c.o.Exclusive, false, false, c.o.Args)
 	if err != nil {
 		return err
@@ -160,13 +163,15 @@ func (c *Consumer) take(ch settling, d *amqp.Delivery) {
 	if !ok {
 		number = d.DeliveryTag
 	}
+	mark, _ := d.Headers[headerMark].(string)
 	delete(d.Headers, headerNumber)
+	delete(d.Headers, headerMark)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ch != ch {
 		return // redelivered on the next
 	}
-	r, fresh := c.ledger.delivered(number, d.DeliveryTag)
+	r, fresh := c.ledger.delivered(number, d.DeliveryTag, mark)
 	if !fresh {
 		if r.settled() {
 			c.send(r)

@@ -16,6 +16,7 @@ const (
 type record struct {
 	handle  uint64 // the application's number for it
 	number  uint64 // the message's
+	mark    string // the publisher's, "" for none
 	tag     uint64 // on the wire
 	moored  bool   // the broker knows the delivery under this tag
 	outcome outcome
@@ -27,12 +28,15 @@ type record struct {
 func (r *record) settled() bool { return r.outcome != held }
 
 // ledger knows a consumer's deliveries by message number: that stays the same when a delivery comes again under another tag.
+// A message that a promotion lost and its publisher has published again has another number, and is known by its mark.
 type ledger struct {
 	window   time.Duration
 	next     uint64
 	byNumber map[uint64]*record
+	byMark   map[string]*record
 	held     []*record // by handle, with gaps; those at the front are pruned
 	done     []*record // settled, in order
+	attached time.Time // of the last connection
 	promoted time.Time // of the last promotion
 }
 
@@ -40,13 +44,18 @@ type ledger struct {
 const doneMax = 100_000
 
 func newLedger(window time.Duration) ledger {
-	return ledger{window: window, byNumber: map[uint64]*record{}}
+	return ledger{window: window, byNumber: map[uint64]*record{}, byMark: map[string]*record{}}
 }
 
-// unmoor says that tags handed out so far may mean something else now: the session is new, or was promoted.
-func (l *ledger) unmoor(promoted bool) {
-	if promoted {
-		l.promoted = time.Now()
+// attach says that the session goes on on another connection. Unless it was only resumed, tags handed out so far may mean
+// something else now.
+func (l *ledger) attach(how EventKind, now time.Time) {
+	l.attached = now
+	if how == Promoted {
+		l.promoted = now
+	}
+	if how == Resumed {
+		return
 	}
 	for _, r := range l.byNumber {
 		r.moored = false
@@ -54,17 +63,44 @@ func (l *ledger) unmoor(promoted bool) {
 }
 
 // delivered takes note of a delivery. fresh: the application has to have it.
-func (l *ledger) delivered(number, tag uint64) (_ *record, fresh bool) {
-	r := l.byNumber[number]
-	if r != nil && l.again(r, tag) {
+func (l *ledger) delivered(number, tag uint64, mark string) (_ *record, fresh bool) {
+	if r := l.known(number, mark); r != nil && l.again(r, tag) {
 		r.tag, r.moored = tag, true
 		return r, false
 	}
 	l.next++
-	r = &record{handle: l.next, number: number, tag: tag, moored: true}
+	r := &record{handle: l.next, number: number, mark: mark, tag: tag, moored: true}
 	l.byNumber[number] = r
+	if mark != "" {
+		l.byMark[mark] = r
+	}
 	l.held = append(l.held, r)
 	return r, true
+}
+
+// known is the record of a message. Marks count for what was here before a promotion and has not come again since: at any other
+// time a message with a mark that is known is one that somebody has published on, headers and all.
+func (l *ledger) known(number uint64, mark string) *record {
+	if r := l.byNumber[number]; r != nil {
+		return r
+	}
+	r := l.byMark[mark]
+	if r == nil || r.moored || l.promoted.IsZero() {
+		return nil
+	}
+	l.forget(r)
+	r.number = number
+	l.byNumber[number], l.byMark[mark] = r, r
+	return r
+}
+
+func (l *ledger) forget(r *record) {
+	if l.byNumber[r.number] == r {
+		delete(l.byNumber, r.number)
+	}
+	if l.byMark[r.mark] == r {
+		delete(l.byMark, r.mark)
+	}
 }
 
 // again says whether a delivery of a known message is the one that is known, come again: because its settlement was lost, or
@@ -107,16 +143,16 @@ func (l *ledger) arrived(n int, ch settling) {
 	}
 }
 
-// prune forgets what is surely in and no promotion within the window can ask for.
+// prune forgets what no promotion within the window can ask for, if it is surely in: its channel says so, or it was sent on an
+// earlier connection and has not come again on this one.
 func (l *ledger) prune(now time.Time) {
 	for len(l.done) > 0 {
 		r := l.done[0]
-		if !r.arrived || now.Sub(r.at) <= l.window && len(l.done) <= doneMax {
+		young := now.Sub(r.at) <= l.window || now.Sub(l.attached) <= l.window
+		if young && (!r.arrived || len(l.done) <= doneMax) {
 			return
 		}
-		if l.byNumber[r.number] == r {
-			delete(l.byNumber, r.number)
-		}
+		l.forget(r)
 		l.done[0] = nil
 		l.done = l.done[1:]
 	}

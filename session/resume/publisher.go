@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strconv"
 	"sync"
 	"time"
 
@@ -93,9 +94,12 @@ func (p *Publisher) Publish(ctx context.Context, exchange, key string, mandatory
 	}
 	p.seq++
 	r := &Receipt{exchange: exchange, key: key, mandatory: mandatory, msg: msg, done: make(chan struct{})}
-	r.msg.Headers = make(amqp.Table, len(msg.Headers)+2)
+	r.msg.Headers = make(amqp.Table, len(msg.Headers)+3)
 	maps.Copy(r.msg.Headers, msg.Headers)
 	r.msg.Headers[headerName], r.msg.Headers[headerSeq] = p.name, p.seq
+	if p.s.o.Replay > 0 {
+		r.msg.Headers[headerMark] = p.name + "/" + strconv.FormatInt(p.seq, 10)
+	}
 	p.outbox = append(p.outbox, r)
 	p.send(r)
 	return r, nil
@@ -139,7 +143,6 @@ func (p *Publisher) attach(ch *amqp.Channel, how EventKind) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.prune(time.Now())
 	// Room for every answer that may come: the library blocks the connection on a listener that is full.
 	confirms := ch.NotifyPublish(make(chan amqp.Confirmation, cap(p.slots)+len(p.recent)))
 	returns := ch.NotifyReturn(make(chan amqp.Return))

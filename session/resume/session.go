@@ -23,7 +23,7 @@ type Session struct {
 	roles      []role        // by channel number
 	hosts      []string      // that the broker told of
 	address    string        // of the last attachment
-	generation string        // of the cluster then
+	generation int64         // of the cluster then
 	bare       bool          // the session is new, and Setup has not been through
 	err        error
 }

@@ -46,17 +46,31 @@ func (n *Node) standbyReady() error {
 	return nil
 }
 
+// parkedMax bounds the clients that wait at a node for a promotion: fewer than there may be handshakes at a time
+// (amqp.Options.HandshakesMax), so that those beyond it are still told where they are.
+const parkedMax = 512
+
 // admit keeps a client out while this cluster is a standby, or has it wait until it is none.
 func (n *Node) admit(ctx context.Context) error {
-	for n.standsBy() || n.Ready() != nil && n.promotedLately() {
-		if n.standsBy() && n.cfg.StandbyClients != config.ClientsPark {
-			return &session.Error{Code: core.CodeConnectionForced, Text: standbyReason}
+	refusal := &session.Error{Code: core.CodeConnectionForced, Text: standbyReason}
+	if n.standsBy() {
+		if n.cfg.StandbyClients != config.ClientsPark {
+			return refusal
 		}
+		defer n.linkage.parked.Add(-1)
+		if n.linkage.parked.Add(1) > parkedMax {
+			return refusal
+		}
+	}
+	for n.standsBy() || n.Ready() != nil && n.promotedLately() {
 		select {
 		case <-n.raft.Group(systemGroup).Changed():
 		case <-time.After(formInterval):
 		case <-ctx.Done():
-			return &session.Error{Code: core.CodeConnectionForced, Text: standbyReason}
+			return refusal
+		}
+		if n.draining.Load() {
+			return refusal
 		}
 	}
 	return nil
