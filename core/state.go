@@ -19,6 +19,7 @@ type headerRow struct {
 
 	Generation uint64 // of the cluster: how often it was promoted
 	Chunks     uint64 // number of the last window
+	Level      uint64 // the feature level that may be needed to read the log
 }
 
 type header struct {
@@ -35,6 +36,7 @@ func (h *headerRow) code(c *rowCoder) {
 	c.u64(&h.Sessions)
 	c.u64(&h.Generation)
 	c.u64(&h.Chunks)
+	c.level(&h.Level)
 }
 
 // localRow is what this cluster alone knows.
@@ -249,7 +251,8 @@ type queue struct {
 	timer            timer
 	ready            lanes
 	notes            ready.Notes
-	bytes            uint64      // of the ready messages' records
+	bytes            uint64      // of the ready messages, as sizeOf has them
+	flying           uint64      // of those in flight that Unacked counts
 	bodies           uint64      // of their bodies, where the queue has a limit of bytes
 	consumers        []*consumer // by number
 	first            *consumer   // the service ring: who gets the next message

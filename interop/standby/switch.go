@@ -140,15 +140,26 @@ func (r *round) bringBack() error {
 func (r *round) refused() error {
 	for i, n := range r.Source.Members() {
 		c := client{vhost: vhostName(i), session: fmt.Sprint("intruder-", i)}
-		conn, _, err := c.try(place{n.AMQP, n.ID, true})
-		if err == nil {
-			drop(conn)
+		var inside bool
+		err := harness.Await(20*time.Second, func(context.Context) error { // the library does not always see why it was refused
+			conn, _, err := c.try(place{n.AMQP, n.ID, true})
+			if err == nil {
+				drop(conn)
+				inside = true
+				return nil
+			}
+			for _, next := range r.Standby.Members() {
+				if !strings.Contains(err.Error(), next.AMQP) {
+					return fmt.Errorf("node %d of the source does not send clients to %s: %w", n.ID, next.AMQP, err)
+				}
+			}
+			return nil
+		})
+		if inside {
 			return fmt.Errorf("node %d of the source let a client in, though it says that it is fenced", n.ID)
 		}
-		for _, next := range r.Standby.Members() {
-			if !strings.Contains(err.Error(), next.AMQP) {
-				return fmt.Errorf("node %d of the source does not send clients to %s: %w", n.ID, next.AMQP, err)
-			}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -43,6 +43,8 @@ type Options struct {
 	Gauges alarm.Gauges
 	// Fatal ends the process: a failed fsync and the like.
 	Fatal func(error)
+	// Older is by how many feature levels the node reads less than this code does: it stands for a node of an older version in tests.
+	Older uint64
 }
 
 // Node is a running node.
@@ -72,6 +74,7 @@ type Node struct {
 	adminHandler atomic.Pointer[http.Handler]
 	audit        *audit.Log
 	logins       *auth.Authenticator
+	attempts     attempts
 	admin        *http.Server
 
 	rates         meter
@@ -219,6 +222,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.background.Go(func() { n.announce(work) })
 	n.background.Go(func() { n.speak(work) })
 	n.background.Go(func() { n.reconcile(work) })
+	n.background.Go(func() { n.raiseLevels(work) })
 	return nil
 }
 
@@ -357,6 +361,8 @@ func (n *Node) observer() replication.Observer {
 	}
 }
 
+var errForming = errors.New("cluster is forming")
+
 // Ready answers nil when clients are served, or why they are not.
 func (n *Node) Ready() error {
 	if n.draining.Load() {
@@ -369,7 +375,7 @@ func (n *Node) Ready() error {
 		return fmt.Errorf("node is not registered in group %d", g)
 	}
 	if !n.formed.Load() {
-		return errors.New("cluster is forming")
+		return errForming
 	}
 	if full, why := n.raft.ReadOnly(); full {
 		return errors.New(why)
