@@ -9,10 +9,11 @@ import (
 // addressBytesMax bounds the address of a node.
 const addressBytesMax = 255
 
-// NodeAddress is where a node serves clients: host:port.
+// NodeAddress is where a node serves clients, host:port, and the feature level that it reads.
 type NodeAddress struct {
 	Node    uint64
 	Address string
+	Level   uint64
 }
 
 func (m *Machine) applyNodeAddress(x *entry.NodeAddress) {
@@ -21,19 +22,17 @@ func (m *Machine) applyNodeAddress(x *entry.NodeAddress) {
 	}
 	list := m.local.Addresses
 	at, known := slices.BinarySearchFunc(list, x.Node, func(a NodeAddress, id uint64) int { return compare(a.Node, id) })
-	switch {
-	case known && x.Address == "":
+	if known {
 		list = slices.Delete(list, at, at+1)
-	case known:
-		list[at].Address = x.Address
-	case x.Address != "":
-		list = slices.Insert(list, at, NodeAddress{x.Node, x.Address})
+	}
+	if x.Address != "" || x.Level > 0 {
+		list = slices.Insert(list, at, NodeAddress{x.Node, x.Address, x.Level})
 	}
 	m.local.Addresses = list
 	m.touch(&m.local)
 }
 
-// Addresses lists where the cluster's nodes serve clients, by node. The system group knows.
+// Addresses lists where the cluster's nodes serve clients, and what they read, by node. The system group knows.
 func (m *Machine) Addresses() []NodeAddress { return slices.Clone(m.local.Addresses) }
 
 func (c *rowCoder) addresses(v *[]NodeAddress) {
@@ -44,6 +43,7 @@ func (c *rowCoder) addresses(v *[]NodeAddress) {
 	for i := range *v {
 		c.u64(&(*v)[i].Node)
 		c.str(&(*v)[i].Address)
+		c.u64(&(*v)[i].Level)
 	}
 	if n == 0 {
 		*v = nil

@@ -233,6 +233,8 @@ func (m *Machine) apply(cmd entry.Command) {
 		m.applyNodeAlarm(x)
 	case *entry.LeaderUp:
 		m.applyLeaderUp(x)
+	case *entry.LevelRaise:
+		m.applyLevelRaise(x)
 	case *entry.Tick:
 		m.applyTick()
 	case *entry.ClusterInit:

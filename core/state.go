@@ -19,6 +19,7 @@ type headerRow struct {
 
 	Generation uint64 // of the cluster: how often it was promoted
 	Chunks     uint64 // number of the last window
+	Level      uint64 // the feature level that may be needed to read the log
 }
 
 type header struct {
@@ -35,6 +36,7 @@ func (h *headerRow) code(c *rowCoder) {
 	c.u64(&h.Sessions)
 	c.u64(&h.Generation)
 	c.u64(&h.Chunks)
+	c.level(&h.Level)
 }
 
 // localRow is what this cluster alone knows.

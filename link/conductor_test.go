@@ -18,10 +18,14 @@ type assembly struct {
 	unheard  int            // a node whose word about data groups gets lost; 0 for none
 	unready  error          // why clients are not served
 	looks    int            // at that
+	waits    bool           // to be attached
+	attached map[uint64]*entry.LinkAttach
+	asked    []entry.Kind // what was proposed to the system group,
+	log      []entry.Kind // and what of it changed something
 }
 
 func newAssembly() *assembly {
-	a := &assembly{groups: map[uint64]Standing{}, leader: map[uint64]int{0: 1, 1: 2, 2: 3}, promoted: map[uint64]int{}}
+	a := &assembly{groups: map[uint64]Standing{}, leader: map[uint64]int{0: 1, 1: 2, 2: 3}, promoted: map[uint64]int{}, attached: map[uint64]*entry.LinkAttach{}}
 	for g := range a.leader {
 		a.groups[g] = Standing{Role: Standby, Source: sourceID, Position: entry.Position{Index: 10 + g, Term: 2}}
 	}
@@ -43,7 +47,7 @@ type member struct {
 
 func (m member) ID() string                                  { return standbyID }
 func (m member) Groups() []uint64                            { return []uint64{0, 1, 2} }
-func (m member) Waits() bool                                 { return false }
+func (m member) Waits() bool                                 { return m.waits }
 func (m member) Hosts() []string                             { return nil }
 func (m member) Begins(uint64) (p entry.Position, fp uint64) { return p, 0 }
 
@@ -68,13 +72,40 @@ func (m member) Propose(group uint64, cmd entry.Command) error {
 	if m.unheard == m.id && group != 0 {
 		return errors.New("the leader is away")
 	}
+	if group == 0 {
+		m.asked = append(m.asked, cmd.Kind())
+	}
 	s := m.groups[group]
-	if x, ok := cmd.(*entry.LinkPromote); ok && s.Role == Standby {
-		s.Role, s.Generation = Promoted, x.Generation
+	if m.apply(group, &s, cmd) {
 		m.groups[group] = s
-		m.promoted[group]++
+		if group == 0 {
+			m.log = append(m.log, cmd.Kind())
+		}
 	}
 	return nil
+}
+
+// apply does what the machine would. m.mu is held.
+func (m member) apply(group uint64, s *Standing, cmd entry.Command) (counts bool) {
+	switch x := cmd.(type) {
+	case *entry.LinkAttach:
+		m.attached[group] = x
+		return s.Role == Primary
+	case *entry.LinkAccept:
+		if counts = !s.Accepted && !(s.Cancelled && s.Switch == x.Switch); counts {
+			s.Switch, s.Accepted, s.Cancelled = x.Switch, true, false
+		}
+	case *entry.LinkCancel:
+		if counts = s.Role == Standby && !s.Cancelled; counts {
+			s.Switch, s.Accepted, s.Cancelled = x.Switch, false, true
+		}
+	case *entry.LinkPromote:
+		if counts = s.Role == Standby && !(s.Cancelled && x.Switch != "" && s.Switch == x.Switch); counts {
+			s.Role, s.Generation = Promoted, x.Generation
+			m.promoted[group]++
+		}
+	}
+	return counts
 }
 
 var _ Cluster = member{}

@@ -188,7 +188,7 @@ func (f *follower) read(ctx context.Context, now Standing) (wire.Status, error) 
 	asked := time.Now()
 	a, err := f.shared.client.read(ctx, address, wire.ReadRequest{
 		Reader: f.shared.name(), Standby: f.shared.cluster(), Cluster: now.Source, After: wire.Position{Group: f.group, Position: now.Position},
-		BytesMax: readBytes, WaitMillis: waitMillis, Level: now.Level,
+		BytesMax: readBytes, WaitMillis: waitMillis, Level: f.shared.level(),
 	})
 	if err != nil {
 		return 0, f.classed(err)

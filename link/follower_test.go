@@ -192,7 +192,7 @@ func TestAnEntryOfANewerFormatIsWaitedForAndSaysSo(t *testing.T) {
 	newer := string([]byte{entry.Version + 1}) + fine[1:]
 	h.add(2, fine, "", fine, newer, fine)
 	n := serve(t, h, nil)
-	l := followReading(t, r, "", entry.Readable, n.address())
+	l := followReading(t, r, "", func(b []byte) error { return entry.Readable(b, entry.Level) }, n.address())
 	eventually(t, "it waits", func() bool {
 		return l.only().State == Waiting && strings.Contains(l.only().Error, "entry 5 of the source is not for this version")
 	})

@@ -28,9 +28,11 @@ type Options struct {
 	Replicas  map[uint64]Replica
 	// Active says whether the cluster is a standby, or waits to become one.
 	Active func() bool
-	// Readable says why this node's version cannot read an entry; nil is for entries that anybody can.
+	// Readable says why the standby's nodes, or some, cannot read an entry; nil is for entries that anybody can.
 	Readable func(entry []byte) error
-	Logger   *slog.Logger
+	// Level is the feature level that all members of the standby read; nil is for 0.
+	Level  func() uint64
+	Logger *slog.Logger
 }
 
 // Link is a standby node's side: it follows the source in every group that it is to read for, and tells the source how
@@ -53,6 +55,7 @@ type shared struct {
 	name      func() string
 	cluster   func() string
 	readable  func([]byte) error
+	level     func() uint64
 }
 
 // SourceNode is what is known of a node of the source.
@@ -64,15 +67,19 @@ type SourceNode struct {
 	Role       string
 	Fenced     bool
 	Generation entry.Generation
+	Hold       *wire.Hold // what it keeps of its log for this standby, by its newest answer
 }
 
 // New makes a Link; Run makes it move.
 func New(o Options) *Link {
+	if o.Level == nil {
+		o.Level = func() uint64 { return 0 }
+	}
 	l := &Link{
 		o: o, followers: map[uint64]*follower{},
 		shared: &shared{
 			addresses: o.Addresses, client: newClient(o.TokenFile, o.TLS), view: newView(time.Now), name: o.Name, cluster: o.Cluster,
-			readable: o.Readable,
+			readable: o.Readable, level: o.Level,
 		},
 		sources: make([]SourceNode, len(o.Addresses)),
 	}
@@ -138,7 +145,7 @@ func (l *Link) beat(ctx context.Context, i int, positions []wire.Position) error
 	first := l.o.Replicas[l.o.Groups[0]].Standing()
 	var a wire.BeatAnswer
 	err := l.shared.client.call(ctx, l.o.Addresses[i], wire.PathBeat, wire.Beat{
-		Reader: l.o.Name(), Standby: l.o.Cluster(), Cluster: first.Source, Level: first.Level, Positions: positions,
+		Reader: l.o.Name(), Standby: l.o.Cluster(), Cluster: first.Source, Level: l.o.Level(), Positions: positions,
 	}, &a)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +155,7 @@ func (l *Link) beat(ctx context.Context, i int, positions []wire.Position) error
 		return err
 	}
 	*n = SourceNode{
-		Address: n.Address, Answered: asked, Cluster: a.Cluster, Role: a.Role, Fenced: a.Fenced, Generation: a.Generation,
+		Address: n.Address, Answered: asked, Cluster: a.Cluster, Role: a.Role, Fenced: a.Fenced, Generation: a.Generation, Hold: a.Hold,
 	}
 	if first.Source != "" && a.Cluster != first.Source {
 		n.Error = "this node belongs to cluster " + a.Cluster

@@ -141,6 +141,8 @@ func (n *notes) Note(reader, _ string, _ uint64, ps []wire.Position) {
 
 func (n *notes) Hurried(uint64) bool { return true }
 
+func (n *notes) Held(string) *wire.Hold { return nil }
+
 func (n *notes) of(reader string) wire.Position {
 	n.mu.Lock()
 	defer n.mu.Unlock()

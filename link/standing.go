@@ -23,7 +23,6 @@ type Standing struct {
 	Position         entry.Position
 	Stamp            int64  // of the entry there, Unix ms
 	Diverged         string // why what the source sent does not fit this state, "" if it does
-	Level            uint64 // the newest format that all members read
 	Fence            string // the planned switch for which the source has fenced the group, "" for none
 	Switch           string // the planned switch that this standby has judged
 	Accepted         bool   // it promotes itself for Switch

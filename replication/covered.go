@@ -18,8 +18,11 @@ func (n *Node) Covered(name string, group, index uint64) {
 }
 
 func (n *Node) tellCovered(name string, group, index uint64) {
-	payload := binary.AppendUvarint(nil, group)
-	payload = appendString(binary.AppendUvarint(payload, index), name)
+	var payload []byte
+	for _, v := range [...]uint64{group, index, n.holds.level(name)} {
+		payload = binary.AppendUvarint(payload, v)
+	}
+	payload = appendString(payload, name)
 	for _, id := range n.peers() {
 		n.net.Send(id, transport.Frame{Kind: transport.Covered, Urgent: true, Payload: slices.Clone(payload)})
 	}
@@ -34,11 +37,11 @@ func (n *Node) covered(name string, group, index uint64) {
 // takeCovered takes a peer's word of how far a standby is.
 func (n *Node) takeCovered(payload []byte) error {
 	r := reader{b: payload}
-	group, index, name := r.uvarint(), r.uvarint(), r.bytes()
+	group, index, level, name := r.uvarint(), r.uvarint(), r.uvarint(), r.bytes()
 	if err := r.end(); err != nil || len(name) > standbyNameMost {
 		return errFrame
 	}
-	n.holds.note(string(name), group, index)
+	n.holds.note(string(name), level, group, index)
 	n.covered(string(name), group, index)
 	return nil
 }

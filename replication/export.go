@@ -19,7 +19,9 @@ type Export struct {
 
 // Close lets go of the snapshot and of the log that it reads.
 func (e *Export) Close() error {
-	defer e.unpin()
+	if e.unpin != nil {
+		defer e.unpin()
+	}
 	return e.Snapshot.Close()
 }
 

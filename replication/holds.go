@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,7 @@ type Hold struct {
 	Silent    float64           `json:"silent_seconds"` // since it was last heard of
 	Held      int64             `json:"held_bytes"`     // of log that holds entries it has not
 	Left      int64             `json:"left_bytes"`     // that the log may still grow by; -1 if that cannot be told
+	Level     uint64            `json:"level"`          // the feature level that all of the standby's members read
 	// Holding is false once the standby was silent for too long or the disk too full: nothing is kept for it any more.
 	Holding bool   `json:"holding"`
 	Reason  string `json:"reason,omitempty"` // why not
@@ -74,6 +76,7 @@ type holds struct {
 
 type hold struct {
 	After    map[uint64]uint64 `json:"after"`
+	Level    uint64            `json:"level"`
 	Seen     time.Time         `json:"seen"`
 	loosened string            // why nothing is kept for it any more; "" while something is
 	told     map[uint64]time.Time
@@ -151,8 +154,9 @@ func (h *holds) write(b []byte) error {
 	return h.fs.Rename(h.path+".new", h.path)
 }
 
-// note takes a standby's word how far it is in a group. It says whether the other nodes are to be told: now and then.
-func (h *holds) note(name string, group, after uint64) (tell bool) {
+// note takes a standby's word how far it is in a group, and what its members read. It says whether the other nodes are to
+// be told: now and then.
+func (h *holds) note(name string, level, group, after uint64) (tell bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	x := h.list[name]
@@ -164,7 +168,7 @@ func (h *holds) note(name string, group, after uint64) (tell bool) {
 	if x.told == nil {
 		x.told = map[uint64]time.Time{}
 	}
-	x.After[group], x.Seen, x.loosened = after, h.now(), ""
+	x.After[group], x.Level, x.Seen, x.loosened = after, level, h.now(), ""
 	h.dirty = true
 	if tell = h.now().Sub(x.told[group]) >= holdsTellEvery; tell {
 		x.told[group] = h.now()
@@ -179,6 +183,16 @@ func (h *holds) makeRoom() {
 		})
 		delete(h.list, oldest)
 	}
+}
+
+// level is what a standby's members read, as it told last; 0 for one that is not known.
+func (h *holds) level(name string) uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if x := h.list[name]; x != nil {
+		return x.Level
+	}
+	return 0
 }
 
 // drop forgets a standby.
@@ -246,21 +260,30 @@ func (h *holds) report(segments []log.SegmentInfo, firsts map[uint64]uint64) []H
 	list := make([]Hold, 0, len(h.list))
 	for _, name := range slices.Sorted(maps.Keys(h.list)) {
 		x := h.list[name]
-		r := Hold{Name: name, Positions: maps.Clone(x.After), Silent: h.now().Sub(x.Seen).Seconds(), State: HoldReserved}
+		r := Hold{Name: name, Positions: maps.Clone(x.After), Level: x.Level, Silent: h.now().Sub(x.Seen).Seconds(), State: HoldReserved}
 		r.Holding = h.lasts(x)
 		r.Reason, r.Left = x.loosened, h.left
 		if h.stretched && r.Holding {
 			r.State = HoldExtended
 		}
-		for group, after := range x.After {
-			if after+1 < firsts[group] {
-				r.State, r.Holding = HoldLost, false
-			}
+		if group, ok := x.lacks(firsts); ok {
+			r.State, r.Holding = HoldLost, false
+			r.Reason = strings.TrimPrefix(fmt.Sprintf("%s; what it needs next of group %d is gone: it needs a new seed", x.loosened, group), "; ")
 		}
 		r.Held = heldBytes(segments, x.After)
 		list = append(list, r)
 	}
 	return list
+}
+
+// lacks names a group whose next entry is no longer there.
+func (x *hold) lacks(firsts map[uint64]uint64) (group uint64, ok bool) {
+	for _, group := range slices.Sorted(maps.Keys(x.After)) {
+		if x.After[group]+1 < firsts[group] {
+			return group, true
+		}
+	}
+	return 0, false
 }
 
 // heldBytes sums the segments that have entries after these.
@@ -276,11 +299,11 @@ func heldBytes(segments []log.SegmentInfo, after map[uint64]uint64) (sum int64) 
 	return sum
 }
 
-// Hold notes that the standby called name has every entry of the group up to after, and is alive: this node keeps what
-// follows in its log, as far as HoldSilence and HoldDiskPercent allow, also across restarts. The place may be lower than
+// Hold notes that the standby called name, whose members all read level, has every entry of the group up to after, and is
+// alive: this node keeps what follows in its log, as far as HoldSilence and HoldDiskPercent allow, also across restarts. The place may be lower than
 // before: a standby may have been made anew. The other nodes are told every few seconds. Safe from any goroutine.
-func (n *Node) Hold(name string, group, after uint64) {
-	if n.holds.note(name, group, after) {
+func (n *Node) Hold(name string, level, group, after uint64) {
+	if n.holds.note(name, level, group, after) {
 		n.tellCovered(name, group, after)
 	}
 }

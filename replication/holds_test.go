@@ -57,7 +57,7 @@ func (r *holdsRig) one(first uint64) Hold {
 
 func TestAHoldKeepsWhatTheStandbyHasNotRead(t *testing.T) {
 	r := newHoldsRig(t)
-	r.note("standby", 1, 100)
+	r.note("standby", 0, 1, 100)
 	for _, c := range []struct {
 		group, last uint64
 		want        bool
@@ -66,7 +66,7 @@ func TestAHoldKeepsWhatTheStandbyHasNotRead(t *testing.T) {
 			t.Errorf("entries of group %d up to %d: needed %v, want %v", c.group, c.last, got, c.want)
 		}
 	}
-	r.note("standby", 1, 40) // made anew
+	r.note("standby", 0, 1, 40) // made anew
 	if !r.needs(1, 50) {
 		t.Error("a place that is lower than before is not believed")
 	}
@@ -77,7 +77,7 @@ func TestAHoldKeepsWhatTheStandbyHasNotRead(t *testing.T) {
 
 func TestAHoldEndsWithSilence(t *testing.T) {
 	r := newHoldsRig(t)
-	r.note("standby", 1, 100)
+	r.note("standby", 0, 1, 100)
 	if r.pass(time.Hour); !r.needs(1, 200) || !r.one(2).Holding {
 		t.Error("the hold ended early")
 	}
@@ -87,14 +87,14 @@ func TestAHoldEndsWithSilence(t *testing.T) {
 	if h := r.one(2); h.Holding || !strings.Contains(h.Reason, "silent") || h.Silent != 3601 {
 		t.Errorf("hold %+v", h)
 	}
-	if r.note("standby", 1, 100); !r.needs(1, 200) {
+	if r.note("standby", 0, 1, 100); !r.needs(1, 200) {
 		t.Error("a standby that is back is not held for")
 	}
 }
 
 func TestAHoldGivesWayToAFullVolume(t *testing.T) {
 	r := newHoldsRig(t)
-	r.note("standby", 1, 100)
+	r.note("standby", 0, 1, 100)
 	if h := r.one(2); h.Left != 700 {
 		t.Errorf("%d bytes are left, want 700", h.Left)
 	}
@@ -113,7 +113,7 @@ func TestAHoldGivesWayToAFullVolume(t *testing.T) {
 
 func TestAHoldsStates(t *testing.T) {
 	r := newHoldsRig(t)
-	r.note("standby", 1, 100)
+	r.note("standby", 0, 1, 100)
 	if h := r.one(2); h.State != HoldReserved || h.Held != 20 || h.Positions[1] != 100 {
 		t.Errorf("hold %+v", h)
 	}
@@ -124,14 +124,14 @@ func TestAHoldsStates(t *testing.T) {
 	if h := r.one(101); h.State != HoldExtended {
 		t.Errorf("the next entry is the log's first: %+v", h)
 	}
-	if h := r.one(102); h.State != HoldLost || h.Holding {
+	if h := r.one(102); h.State != HoldLost || h.Holding || !strings.Contains(h.Reason, "group 1 is gone: it needs a new seed") {
 		t.Errorf("the next entry is gone: %+v", h)
 	}
 }
 
 func TestHoldsOutliveARestart(t *testing.T) {
 	r := newHoldsRig(t)
-	r.note("standby", 1, 100)
+	r.note("standby", 7, 1, 100)
 	if err := r.save(true); err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +139,9 @@ func TestHoldsOutliveARestart(t *testing.T) {
 	r.open()
 	if !r.needs(1, 200) {
 		t.Fatal("the hold was forgotten")
+	}
+	if h := r.one(2); h.Level != 7 {
+		t.Errorf("what the standby's members read was forgotten: %+v", h)
 	}
 	if r.pass(holdGrace + time.Second); r.needs(1, 200) {
 		t.Error("a standby that did not come back is held for")
@@ -155,11 +158,11 @@ func TestHoldsAreSavedNowAndThen(t *testing.T) {
 		_, err := r.fs.Stat(r.path)
 		return err == nil
 	}
-	r.note("standby", 1, 100)
+	r.note("standby", 0, 1, 100)
 	if !saved() {
 		t.Error("the first word of a standby was not saved")
 	}
-	if r.note("standby", 1, 101); saved() {
+	if r.note("standby", 0, 1, 101); saved() {
 		t.Error("saved twice within the interval")
 	}
 	if r.pass(holdsSaveEvery); !saved() || saved() {
@@ -188,7 +191,7 @@ func TestHoldsAreFew(t *testing.T) {
 	r := newHoldsRig(t)
 	for i := range 3 * holdsMost {
 		r.pass(time.Second)
-		r.note(fmt.Sprint(i), 1, 100)
+		r.note(fmt.Sprint(i), 0, 1, 100)
 	}
 	if n := len(r.list); n != holdsMost || r.list[fmt.Sprint(3*holdsMost-1)] == nil {
 		t.Errorf("%d holds, the newest %v", n, r.list[fmt.Sprint(3*holdsMost-1)])

@@ -218,7 +218,7 @@ func TestTheLogIsKeptForAStandby(t *testing.T) {
 	m.start()
 	defer m.stop()
 	<-m.reg
-	m.node.Hold("standby", 0, origin().index)
+	m.node.Hold("standby", 0, 0, origin().index)
 	for range 40 {
 		if err := m.group().Submit(simtest.Bytes(10<<10), 1); err != nil {
 			t.Fatal(err)
@@ -242,7 +242,7 @@ func TestTheLogIsKeptForAStandby(t *testing.T) {
 	}
 	m.node.Unhold("standby")
 	eventually(t, "the log is cut", func() bool { return m.group().Status().FirstIndex > 2 })
-	m.node.Hold("standby", 0, origin().index)
+	m.node.Hold("standby", 0, 0, origin().index)
 	if h := m.node.Holds(); len(h) != 1 || h[0].State != replication.HoldLost || h[0].Holding {
 		t.Errorf("the standby's next entry is gone: %+v", h)
 	}
@@ -277,10 +277,10 @@ func TestEveryNodeHearsHowFarAStandbyIs(t *testing.T) {
 			t.Fatalf("node %d heard nothing", i+1)
 		}
 	}
-	ms[1].node.Hold("another", 0, 5) // one node hears of it, all hold
+	ms[1].node.Hold("another", 7, 0, 5) // one node hears of it, all hold
 	for _, m := range ms {
 		eventually(t, "every node holds", func() bool {
-			return slices.ContainsFunc(m.node.Holds(), func(h replication.Hold) bool { return h.Name == "another" && h.Positions[0] == 5 })
+			return slices.ContainsFunc(m.node.Holds(), func(h replication.Hold) bool { return h.Name == "another" && h.Level == 7 && h.Positions[0] == 5 })
 		})
 	}
 }

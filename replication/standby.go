@@ -61,7 +61,7 @@ func receiveReplay(from uint64, payload []byte) (event, error) {
 	return event{kind: eventCall, from: from, size: len(payload), call: func(g *Group) { g.takeReplay(index, envelope) }}, nil
 }
 
-// ControlLocal is Control for local facts (commands of the standby link, ClusterInit): the only commands that a standby's
+// ControlLocal is Control for local facts (commands of the standby link, ClusterInit, NodeAddress): the only commands that a standby's
 // leader takes.
 func (g *Group) ControlLocal(commands []byte) error {
 	commands = append([]byte(nil), commands...)

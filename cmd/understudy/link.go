@@ -89,6 +89,7 @@ func linkStatus(c *client, _ []string) error {
 	fmt.Fprintf(c.out, "%s, generation %d", l.Role, l.Generation)
 	for _, s := range []struct{ what, text string }{
 		{"source", l.Source}, {"fenced", l.FencedReason}, {"SPLIT BRAIN SUSPECTED", l.SplitBrainReason},
+		{"feature level held back by", l.Level.HeldBy},
 	} {
 		if s.text != "" {
 			fmt.Fprintf(c.out, "; %s: %s", s.what, s.text)
@@ -118,9 +119,13 @@ func linkGroupTable(c *client, l api.Link) error {
 func linkSourceTable(c *client, l api.Link) error {
 	rows := make([][]any, len(l.Sources))
 	for i, s := range l.Sources {
-		rows[i] = []any{s.Address, s.Role, seconds(s.ContactAge), s.Fenced, s.Error}
+		held := ""
+		if s.Hold != nil {
+			held = s.Hold.State
+		}
+		rows[i] = []any{s.Address, s.Role, seconds(s.ContactAge), s.Fenced, held, s.Error}
 	}
-	return section(c, []string{"SOURCE NODE", "ROLE", "CONTACT AGE", "FENCED", "ERROR"}, rows)
+	return section(c, []string{"SOURCE NODE", "ROLE", "CONTACT AGE", "FENCED", "HOLD", "ERROR"}, rows)
 }
 
 func linkReaderTable(c *client, l api.Link) error {

@@ -16,7 +16,7 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/commands.golden anew (
 // known are the kinds that there are; the numbers between the ranges are for kinds to come.
 func known() []Kind {
 	var all []Kind
-	for _, r := range [][2]Kind{{KindNone + 1, kindEnd}, {KindUserPut, kindAccessEnd}, {KindAnswered, kindSessionsEnd}, {KindNodeAddress, KindNodeAddress + 1}, {KindLinkAttach, kindLinkEnd}, {KindVhostPut, kindVhostsEnd}} {
+	for _, r := range [][2]Kind{{KindNone + 1, kindEnd}, {KindUserPut, kindAccessEnd}, {KindAnswered, kindSessionsEnd}, {KindNodeAddress, KindNodeAddress + 1}, {KindLinkAttach, kindLinkEnd}, {KindVhostPut, kindVhostsEnd}, {KindNodeAlarm, kindNodesEnd}} {
 		for k := r[0]; k < r[1]; k++ {
 			all = append(all, k)
 		}

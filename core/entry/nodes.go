@@ -3,6 +3,7 @@ package entry
 // The kinds of command about nodes beyond their registration. They are control commands of the system group.
 const (
 	KindNodeAlarm Kind = iota + 120
+	KindLevelRaise
 	kindNodesEnd
 )
 
@@ -21,4 +22,5 @@ func (x *NodeAlarm) code(c *coder) { c.u64(&x.Node); c.u64(&x.Incarnation); c.u8
 // nodeMakers are in the order of the kinds.
 var nodeMakers = [kindNodesEnd - KindNodeAlarm]func() Command{
 	func() Command { return new(NodeAlarm) },
+	func() Command { return new(LevelRaise) },
 }

@@ -2,10 +2,10 @@ package entry
 
 import "fmt"
 
-// Readable says whether this code can read an entry, whole: nil, or an error that wraps ErrUnknown where a newer version wrote
-// it, or ErrMalformed. No data is raft's own entry, and of a Replay only the head counts: what it carries is not applied
+// Readable says whether this code can read an entry, whole, and all that reads level can: nil, or an error that wraps ErrUnknown
+// where a newer version wrote it, or ErrMalformed. No data is raft's own entry, and of a Replay only the head counts: what it carries is not applied
 // where it is replayed again.
-func Readable(data []byte) error {
+func Readable(data []byte, level uint64) error {
 	if len(data) == 0 {
 		return nil
 	}
@@ -32,7 +32,7 @@ func Readable(data []byte) error {
 			case KindWritten:
 				rest, err = DecodeWritten(rest, &hot.written)
 			default:
-				_, rest, err = Next(rest)
+				rest, err = readable(rest, level)
 			}
 		}
 		if err != nil {
@@ -40,4 +40,12 @@ func Readable(data []byte) error {
 		}
 	}
 	return r.Err()
+}
+
+func readable(b []byte, level uint64) (rest []byte, err error) {
+	cmd, rest, err := Next(b)
+	if x, ok := cmd.(*LevelRaise); ok && err == nil {
+		err = x.readable(level)
+	}
+	return rest, err
 }

@@ -63,30 +63,36 @@ func measure(c *harness.Cluster, l load, warmup, duration time.Duration) (figure
 	if err := m.hold(warmup); err != nil {
 		return figures{}, err
 	}
+	m.on.Store(true)
+	f, err := m.span(c, duration)
+	m.on.Store(false)
+	stop()
+	f.confirm50, f.confirm99 = percentiles(m.confirms)
+	f.e2e50, f.e2e99ms = percentiles(m.e2es)
+	return f, err
+}
+
+// span is what the cluster spends and its clients do in a duration; latencies apart.
+func (m *meter) span(c *harness.Cluster, duration time.Duration) (figures, error) {
 	before, err := count(c)
 	if err != nil {
 		return figures{}, err
 	}
 	confirmed, consumed, begin := m.confirmed.Load(), m.consumed.Load(), time.Now()
-	m.on.Store(true)
 	if err := m.hold(duration); err != nil {
 		return figures{}, err
 	}
-	m.on.Store(false)
 	took := time.Since(begin).Seconds()
 	confirmed, consumed = m.confirmed.Load()-confirmed, m.consumed.Load()-consumed
 	after, err := count(c)
 	if err != nil {
 		return figures{}, err
 	}
-	stop()
 	if consumed == 0 {
 		return figures{}, errors.New("nothing was consumed")
 	}
 	f := after.minus(before).per(float64(consumed))
 	f.publishRate, f.consumeRate = float64(confirmed)/took, float64(consumed)/took
-	f.confirm50, f.confirm99 = percentiles(m.confirms)
-	f.e2e50, f.e2e99ms = percentiles(m.e2es)
 	return f, nil
 }
 

@@ -14,9 +14,10 @@ import (
 
 const (
 	stepBytes = 1 << 20 // read from the log at once
-	// gather is how long a reader that has caught up is let wait for more to come, so that a busy source is not asked a
-	// thousand times a second. Not where a confirm waits for it.
-	gather = 15 * time.Millisecond
+	// pace is the least time between two answers about a group to one reader: what comes meanwhile goes together. A busy source
+	// would be asked as often as a standby can apply otherwise, and asking costs it more than entries do. Not where a
+	// confirm waits for the reader.
+	pace = 20 * time.Millisecond
 )
 
 // buffer is an answer's, used again.
@@ -48,19 +49,20 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) {
 	}
 	s.note(q.Reader, q.Standby, q.Level, []wire.Position{q.After})
 	s.await(r.Context(), log, q)
+	s.answered(q)
 	s.answer(w, log, q)
 }
 
-// await waits until there is something after the position.
+// await waits until there is something after the position, and it is time to tell of it.
 func (s *Server) await(ctx context.Context, log Log, q wire.ReadRequest) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(min(max(q.WaitMillis, 0), wire.WaitMillisMax))*time.Millisecond)
 	defer cancel()
-	for waited := false; ; waited = true {
+	if early := pace - s.sinceAnswer(q); early > 0 && !s.o.Notes.Hurried(q.After.Group) {
+		pause(ctx, early)
+	}
+	for {
 		changed := log.Changed()
 		if log.Status().Applied > q.After.Index {
-			if waited && !s.o.Notes.Hurried(q.After.Group) {
-				pause(ctx, gather)
-			}
 			return
 		}
 		select {
@@ -82,7 +84,8 @@ func pause(ctx context.Context, d time.Duration) {
 
 func (s *Server) answer(w http.ResponseWriter, log Log, q wire.ReadRequest) {
 	id, at := s.o.Identity(), q.After
-	first, err := log.ReadLink(at.Index, at.Term, at.Hash, stepBytes)
+	most := min(max(q.BytesMax, 1), wire.ReadBytesMax)
+	first, err := log.ReadLink(at.Index, at.Term, at.Hash, min(stepBytes, most))
 	if err != nil {
 		s.o.Logger.Error("the log cannot be read for a standby", "group", at.Group, "after", at.Index, "error", err)
 		wire.WriteJSON(w, http.StatusServiceUnavailable, wire.Refusal{Reason: "this node cannot read its log: " + err.Error()})
@@ -99,7 +102,7 @@ func (s *Server) answer(w http.ResponseWriter, log Log, q wire.ReadRequest) {
 	b := s.buffers.Get().(*buffer)
 	defer s.buffers.Put(b)
 	out := b.to(w)
-	stream(wire.NewWriter(out, head), log, first, q)
+	stream(wire.NewWriter(out, head), log, first, most)
 	_ = out.Flush() // who does not get the end asks again
 }
 
@@ -108,9 +111,9 @@ var statuses = map[replication.ReadStatus]wire.Status{
 	replication.ReadMismatch: wire.Mismatch, replication.ReadAhead: wire.Ahead,
 }
 
-// stream writes entries, the first of which are read already, until the request's measure or what is applied is reached.
-func stream(out *wire.Writer, log Log, r replication.LinkRead, q wire.ReadRequest) {
-	most, sum := min(max(q.BytesMax, 1), wire.ReadBytesMax), 0
+// stream writes entries, the first of which are read already, until there are most bytes of them or what is applied is reached.
+func stream(out *wire.Writer, log Log, r replication.LinkRead, most int) {
+	sum := 0
 	for len(r.Entries) > 0 {
 		for _, e := range r.Entries {
 			item := wire.Item{Position: entry.Position{Index: e.Index, Term: e.Term, Hash: e.Hash}, Data: e.Data}
@@ -148,7 +151,7 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
 	if q.Cluster == "" || q.Cluster == id.Cluster {
 		s.note(q.Reader, q.Standby, q.Level, q.Positions)
 	}
-	a := wire.BeatAnswer{Cluster: id.Cluster, Generation: id.Generation, Node: s.o.Node, Role: id.Role, Fenced: id.Fenced}
+	a := wire.BeatAnswer{Cluster: id.Cluster, Generation: id.Generation, Node: s.o.Node, Role: id.Role, Fenced: id.Fenced, Hold: s.o.Notes.Held(q.Reader)}
 	for g, log := range s.o.Logs {
 		state := log.Status()
 		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: state.Applied, StaleMillis: state.SilentMillis, Leads: state.Leader == s.o.Node})

@@ -2,6 +2,7 @@ package source
 
 import (
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -35,6 +36,8 @@ type Identity struct {
 type Notes interface {
 	// Note says that a reader has everything up to these positions, and the feature level that its members can read.
 	Note(reader, standby string, level uint64, positions []wire.Position)
+	// Held is what this node's log keeps for a reader; nil for nothing.
+	Held(reader string) *wire.Hold
 	// Hurried says whether somebody waits for the reader's next position (a confirm mode), so that nothing is to be gathered.
 	Hurried(group uint64) bool
 }
@@ -69,6 +72,7 @@ type Reader struct {
 	Seen          time.Time
 	Level         uint64
 	Positions     map[uint64]wire.Position
+	answers       map[uint64]time.Time // of the newest answer to a read, by group
 }
 
 // New makes a Server.
@@ -177,7 +181,7 @@ func (s *Server) note(reader, standby string, level uint64, positions []wire.Pos
 		if len(s.readers) >= readersMax {
 			return
 		}
-		r = &Reader{Name: reader, Positions: map[uint64]wire.Position{}}
+		r = &Reader{Name: reader, Positions: map[uint64]wire.Position{}, answers: map[uint64]time.Time{}}
 		s.readers[reader] = r
 	}
 	r.Standby, r.Level, r.Seen = standby, level, time.Now()
@@ -185,6 +189,25 @@ func (s *Server) note(reader, standby string, level uint64, positions []wire.Pos
 		if s.o.Logs[p.Group] != nil {
 			r.Positions[p.Group] = p
 		}
+	}
+}
+
+// sinceAnswer is how long ago the reader was answered about the group last.
+func (s *Server) sinceAnswer(q wire.ReadRequest) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.readers[q.Reader]; r != nil {
+		return time.Since(r.answers[q.After.Group])
+	}
+	return pace
+}
+
+// answered notes that the reader is answered now.
+func (s *Server) answered(q wire.ReadRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.readers[q.Reader]; r != nil {
+		r.answers[q.After.Group] = time.Now()
 	}
 }
 
@@ -198,10 +221,7 @@ func (s *Server) Readers() []Reader {
 	list := make([]Reader, 0, len(s.readers))
 	for _, r := range s.readers {
 		c := *r
-		c.Positions = make(map[uint64]wire.Position, len(r.Positions))
-		for g, p := range r.Positions {
-			c.Positions[g] = p
-		}
+		c.Positions, c.answers = maps.Clone(r.Positions), nil
 		list = append(list, c)
 	}
 	return list

@@ -29,6 +29,7 @@ type asked struct{ notes, switches int }
 
 func (a *asked) Note(string, string, uint64, []wire.Position) { a.notes++ }
 func (a *asked) Hurried(uint64) bool                          { return true }
+func (a *asked) Held(string) *wire.Hold                       { return nil }
 func (a *asked) Drain(context.Context, wire.Drain) (wire.DrainAnswer, error) {
 	a.switches++
 	return wire.DrainAnswer{}, nil

@@ -24,7 +24,7 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 	var q wire.Drain
 	if s.decode(w, r, &q) {
 		a, err := s.o.Switch.Drain(r.Context(), q)
-		s.answered(w, r, a, err)
+		s.reply(w, r, a, err)
 	}
 }
 
@@ -32,11 +32,11 @@ func (s *Server) fence(w http.ResponseWriter, r *http.Request) {
 	var q wire.Fence
 	if s.decode(w, r, &q) {
 		a, err := s.o.Switch.Fence(r.Context(), q)
-		s.answered(w, r, a, err)
+		s.reply(w, r, a, err)
 	}
 }
 
-func (s *Server) answered(w http.ResponseWriter, r *http.Request, a any, err error) {
+func (s *Server) reply(w http.ResponseWriter, r *http.Request, a any, err error) {
 	switch {
 	case err == nil:
 		wire.WriteJSON(w, http.StatusOK, a)

@@ -60,6 +60,16 @@ type BeatAnswer struct {
 	Role       string           `json:"role"`
 	Fenced     bool             `json:"fenced"`
 	Groups     []GroupBeat      `json:"groups"`
+	Hold       *Hold            `json:"hold,omitempty"` // what the node keeps for the standby
+}
+
+// Hold is what a source node's log keeps for a standby: replication.Hold, as the standby hears of it.
+type Hold struct {
+	State   string `json:"state"` // reserved, extended, lost
+	Holding bool   `json:"holding"`
+	Reason  string `json:"reason,omitempty"` // why nothing is kept any more
+	Held    int64  `json:"held_bytes"`
+	Left    int64  `json:"left_bytes"` // that the log may still grow by; -1 if that is not known
 }
 
 // GroupBeat is a source's group: what its node has applied, and how long the node has heard of no leader of it (what others

@@ -15,6 +15,16 @@ type Link struct {
 	Sources           []LinkSource `json:"sources"` // the source's nodes, as this node reaches them
 	Readers           []LinkReader `json:"readers"` // the standbys that have asked this node since it started
 	Holds             []LinkHold   `json:"holds"`   // what this node's log keeps for standbys
+	Level             LinkLevel    `json:"level"`
+}
+
+// LinkLevel is the feature level of a cluster: what may be needed to read its log.
+type LinkLevel struct {
+	Now   uint64 `json:"now"`   // of the system group
+	Reads uint64 `json:"reads"` // what this node reads
+	// Members is what all members of the cluster read, and HeldBy who reads less than this node: nothing is raised above that.
+	Members uint64 `json:"members"`
+	HeldBy  string `json:"held_by,omitempty"`
 }
 
 // LinkPosition is a place in a source's log.
@@ -47,6 +57,8 @@ type LinkSource struct {
 	Role       string   `json:"role,omitempty"`
 	Fenced     bool     `json:"fenced"`
 	Error      string   `json:"error,omitempty"`
+	// Hold is what the node keeps of its log for this standby, as it told last.
+	Hold *LinkHold `json:"hold,omitempty"`
 }
 
 // LinkReader is a standby that reads here.
@@ -73,6 +85,7 @@ type LinkHold struct {
 	Silent  float64 `json:"silent_seconds"`
 	Held    int64   `json:"held_bytes"`
 	Left    int64   `json:"left_bytes"` // -1: not known
+	Level   uint64  `json:"level"`      // the feature level that all members of the standby read
 }
 
 // Promotion is /api/link/promotion and the answer of both kinds of promotion: what this node knew at the cut.

@@ -62,7 +62,7 @@ func (n *Node) startLink(work context.Context) error {
 	n.linkage.follow = link.New(link.Options{
 		Addresses: n.cfg.LinkSources(), TokenFile: n.cfg.LinkTokenFile, TLS: secure,
 		Name: func() string { return readerName(n.ClusterID()) }, Cluster: n.ClusterID, Groups: n.groups, Replicas: replicas, Active: n.standsBy,
-		Readable: entry.Readable, Logger: n.log,
+		Readable: n.readable, Level: n.membersLevel, Logger: n.log,
 	})
 	n.linkage.conductor = link.NewConductor(standbyCluster{n}, n.linkage.follow, n.log)
 	n.background.Go(func() { n.linkage.follow.Run(work) })
@@ -165,13 +165,23 @@ func (n *Node) standsBy() bool { return n.raft.Group(systemGroup).Status().Stand
 type linkNotes struct{ n *Node }
 
 // Note implements source.Notes.
-func (x linkNotes) Note(reader, _ string, _ uint64, positions []wire.Position) {
+func (x linkNotes) Note(reader, _ string, level uint64, positions []wire.Position) {
 	for _, p := range positions {
 		if x.n.states[p.Group] != nil {
-			x.n.raft.Hold(reader, p.Group, p.Index)
+			x.n.raft.Hold(reader, level, p.Group, p.Index)
 			x.n.covered(reader, p.Group, p.Index)
 		}
 	}
+}
+
+// Held implements source.Notes.
+func (x linkNotes) Held(reader string) *wire.Hold {
+	for _, h := range x.n.raft.Holds() {
+		if h.Name == reader {
+			return &wire.Hold{State: string(h.State), Holding: h.Holding, Reason: h.Reason, Held: h.Held, Left: h.Left}
+		}
+	}
+	return nil
 }
 
 // Hurried implements source.Notes.

@@ -34,9 +34,10 @@ func (n *Node) Link() api.Link {
 		l.FencedReason = first.Gate.Reason()
 	}
 	l.SplitBrain, l.SplitBrainReason = n.splitBrain()
+	l.Level = n.levels()
 	for _, h := range n.raft.Holds() {
 		l.Holds = append(l.Holds, api.LinkHold{
-			Name: h.Name, State: string(h.State), Holding: h.Holding, Reason: h.Reason, Silent: h.Silent, Held: h.Held, Left: h.Left,
+			Name: h.Name, State: string(h.State), Holding: h.Holding, Reason: h.Reason, Silent: h.Silent, Held: h.Held, Left: h.Left, Level: h.Level,
 		})
 	}
 	return l
@@ -98,6 +99,11 @@ func (n *Node) linkSources() []api.LinkSource {
 		row := api.LinkSource{Address: s.Address, Role: s.Role, Fenced: s.Fenced, Error: s.Error}
 		if !s.Answered.IsZero() {
 			row.ContactAge = age(time.Since(s.Answered).Seconds())
+		}
+		if h := s.Hold; h != nil {
+			row.Hold = &api.LinkHold{
+				Name: readerName(n.ClusterID()), State: h.State, Holding: h.Holding, Reason: h.Reason, Held: h.Held, Left: h.Left, Level: n.membersLevel(),
+			}
 		}
 		rows = append(rows, row)
 	}

@@ -43,6 +43,8 @@ type Options struct {
 	Gauges alarm.Gauges
 	// Fatal ends the process: a failed fsync and the like.
 	Fatal func(error)
+	// Older is by how many feature levels the node reads less than this code does: it stands for a node of an older version in tests.
+	Older uint64
 }
 
 // Node is a running node.
@@ -219,6 +221,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.background.Go(func() { n.announce(work) })
 	n.background.Go(func() { n.speak(work) })
 	n.background.Go(func() { n.reconcile(work) })
+	n.background.Go(func() { n.raiseLevels(work) })
 	return nil
 }
 

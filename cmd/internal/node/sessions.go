@@ -76,17 +76,17 @@ const (
 	announceAgain = 2 * time.Second        // before it is told again
 )
 
-// announce tells the cluster at which address clients find this node, until it knows.
+// announce tells the cluster at which address clients find this node, and what it reads, until it knows.
 func (n *Node) announce(ctx context.Context) {
 	look := time.NewTicker(announceLook)
 	defer look.Stop()
 	var told time.Time
-	for address := n.clientAddress(); n.addresses()[n.cfg.NodeID] != address; {
+	for own := (core.NodeAddress{Node: n.cfg.NodeID, Address: n.clientAddress(), Level: n.level()}); !slices.Contains(n.told(), own); {
 		if n.Ready() == nil && time.Since(told) >= announceAgain {
 			told = time.Now()
-			cmd := &entry.NodeAddress{Cluster: n.ClusterID(), Node: n.cfg.NodeID, Address: address}
-			if err := n.raft.Group(systemGroup).Control(entry.Append(nil, cmd)); err != nil {
-				n.log.Debug("cannot tell the cluster this node's address", "error", err)
+			cmd := &entry.NodeAddress{Cluster: n.ClusterID(), Node: own.Node, Address: own.Address, Level: own.Level}
+			if err := n.raft.Group(systemGroup).ControlLocal(entry.Append(nil, cmd)); err != nil {
+				n.log.Debug("cannot tell the cluster what this node is", "error", err)
 			}
 		}
 		select {
@@ -118,12 +118,16 @@ func (n *Node) clientAddress() string {
 
 func (n *Node) addresses() map[uint64]string {
 	known := map[uint64]string{}
-	n.states[systemGroup].View(func(m *core.Machine) {
-		for _, a := range m.Addresses() {
-			known[a.Node] = a.Address
-		}
-	})
+	for _, a := range n.told() {
+		known[a.Node] = a.Address
+	}
 	return known
+}
+
+// told is what the nodes have told of themselves.
+func (n *Node) told() (list []core.NodeAddress) {
+	n.states[systemGroup].View(func(m *core.Machine) { list = m.Addresses() })
+	return list
 }
 
 // hosts are the addresses of the cluster's nodes for clients, this node's first.
