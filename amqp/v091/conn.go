@@ -361,7 +361,7 @@ func (c *Conn) certificate() *x509.Certificate {
 
 func (c *Conn) certified() bool { return c.opts.Certified != nil && c.certificate() != nil }
 
-// login answers refusals after a fixed delay, whatever was wrong.
+// login answers refusals after a fixed delay, whatever was wrong; that nobody can be judged is none.
 func (c *Conn) login(with sasl.Credentials) (string, error) {
 	name, err := "", errLogin
 	if with.External {
@@ -369,7 +369,7 @@ func (c *Conn) login(with sasl.Credentials) (string, error) {
 	} else if with.User != "" {
 		name, err = c.opts.Authenticate(with.User, with.Password, c.nc.RemoteAddr())
 	}
-	if err != nil {
+	if err != nil && !errors.As(err, new(*session.Error)) {
 		delay := time.NewTimer(c.opts.LoginDelay)
 		defer delay.Stop()
 		select {

@@ -38,9 +38,11 @@ var _ Session = (*session.Session)(nil)
 type Options struct {
 	// Attach attaches a connection to a session. Refusals are *session.Error.
 	Attach func(context.Context, session.Attach, session.Endpoint) (Session, error)
-	// Authenticate checks a login from peer and answers the user's name.
+	// Authenticate checks a login from peer and answers the user's name. An error that is a *session.Error says that nobody
+	// can be judged now; the client is told that when it opens a vhost, since a close before would look like a wrong password.
 	Authenticate func(user, password string, peer net.Addr) (name string, err error)
-	// Certified logs a client in by its certificate, which was found good. Without it EXTERNAL is not offered.
+	// Certified logs a client in by its certificate, which was found good; errors are as Authenticate's. Without it EXTERNAL
+	// is not offered.
 	Certified func(cert *x509.Certificate, peer net.Addr) (name string, err error)
 
 	// Flow says when publishers have to wait; nil is never.

@@ -37,7 +37,7 @@ const earlyFrameMax = 8192
 type world interface {
 	// certified says whether the client has shown a certificate that was found good.
 	certified() bool
-	// login checks credentials; it takes its time over a refusal.
+	// login checks credentials; it takes its time over a refusal. A *session.Error is as in Options.Authenticate.
 	login(sasl.Credentials) (name string, err error)
 	attach(session.Attach) (Session, error)
 	// tuned tells what was agreed, before the client can know of it.
@@ -92,6 +92,7 @@ type receiver struct {
 
 	phase      phase
 	user       string
+	unjudged   *session.Error // why the login could not be judged, nil if it was
 	vhost      string
 	client     clientInfo
 	session    Session
