@@ -123,7 +123,7 @@ func TestHelperGoesToTheStandbyAndBackWhenTheClustersChangePlacesTwice(t *testin
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	r := newPromotedRun(t, ctx, harness.PairOptions{Nodes: nodes, Direct: true})
+	r := newPromotedRun(t, ctx, pairOf(t, harness.PairOptions{Nodes: nodes, Direct: true}))
 	former, next := r.pair.Source, r.pair.Standby
 	stop := make(chan struct{})
 	total := r.publish(stop, "a", "b")

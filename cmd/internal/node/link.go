@@ -65,6 +65,7 @@ func (n *Node) startLink(work context.Context) error {
 		Readable: n.readable, Level: n.membersLevel, Logger: n.log,
 	})
 	n.linkage.conductor = link.NewConductor(standbyCluster{n}, n.linkage.follow, n.log)
+	n.recallReport()
 	n.background.Go(func() { n.linkage.follow.Run(work) })
 	n.background.Go(func() { n.linkage.conductor.Run(work) })
 	n.background.Go(func() { n.watchPromotion(work) })

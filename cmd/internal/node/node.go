@@ -285,6 +285,7 @@ func (n *Node) openStore() error {
 	n.openGate()
 	a := n.accounts
 	a.state, a.submit, a.changed = n.states[systemGroup].View, n.handle[systemGroup].Submit, n.broker.Reauthorize
+	a.standsBy = n.standsBy
 	return nil
 }
 
