@@ -74,7 +74,7 @@ func (c *Cluster) joinSpares(ctx context.Context) error {
 		if err := n.WaitReady(ctx); err != nil {
 			return err
 		}
-		err := Await(30*time.Second, func(ctx context.Context) error { // a learner has to catch up first
+		err := Await(time.Minute, func(ctx context.Context) error { // a learner has to catch up first
 			_, err := first.Do(ctx, "POST", fmt.Sprintf("/api/cluster/members/%d/promote", n.ID), nil)
 			return err
 		})
