@@ -282,5 +282,10 @@ func (c standbyCluster) Begins(group uint64) (entry.Position, uint64) {
 	return entry.Origin(), core.EmptyFingerprint()
 }
 
-// Hosts implements link.Cluster.
-func (c standbyCluster) Hosts() []string { return c.n.hosts() }
+// Hosts implements link.Cluster: this node's and, as soon as they have told, the others'.
+func (c standbyCluster) Hosts() []string {
+	if hosts := c.n.hosts(); len(hosts) > 0 {
+		return hosts
+	}
+	return []string{c.n.clientAddress()}
+}
