@@ -139,6 +139,9 @@ type Link struct {
 	Fenced     bool        `json:"fenced"`
 	SplitBrain bool        `json:"split_brain_suspected"`
 	Groups     []LinkGroup `json:"groups"`
+	Level      struct {
+		Members uint64 `json:"members"` // 0: a node has not told of itself
+	} `json:"level"`
 	Readers    []struct {
 		Name      string  `json:"name"`
 		Idle      float64 `json:"idle_seconds"`
