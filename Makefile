@@ -117,7 +117,7 @@ NEEDS_librabbitmq := gcc:gcc /usr/include/stdio.h:libc6-dev /usr/include/amqp.h:
 # Debian's own cargo is too old for lapin; the one that it builds browsers with is not.
 NEEDS_lapin := cargo:cargo-web
 NEEDS_java := javac:default-jdk-headless mvn:maven
-NEEDS_tools := rabbitmqadmin:rabbitmq-server /usr/lib/rabbitmq:rabbitmq-server python3:python3
+NEEDS_tools := rabbitmqadmin:rabbitmq-server /usr/lib/rabbitmq:rabbitmq-server python3:python3 java:default-jre-headless mvn:maven
 
 .PHONY: clients
 clients:

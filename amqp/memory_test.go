@@ -93,10 +93,13 @@ func (m *memory) Content(loc message.Loc, size uint32) ([]byte, error) {
 func serve(t testing.TB, change func(*amqp.Options)) (*amqp.Server, *memory, string) {
 	t.Helper()
 	m := newMemory(t)
+	logins := auth.New(auth.Options{Users: auth.DefaultUsers("guest", "guest")})
 	o := amqp.Options{V091: v091.Options{
-		Attach:       amqp.Sessions(m.broker),
-		Authenticate: amqp.Logins(auth.New(auth.Options{Users: auth.DefaultUsers("guest", "guest")})),
-		LoginDelay:   time.Millisecond,
+		Attach: amqp.Sessions(m.broker),
+		Authenticate: func(user, password string, peer net.Addr) (string, error) {
+			return amqp.NameOf(logins.Authenticate(user, password, peer))
+		},
+		LoginDelay: time.Millisecond,
 	}}
 	if change != nil {
 		change(&o)

@@ -234,6 +234,7 @@ func (m *Machine) takeFlight(h *channel, tag uint64) (ledger.Record, *queue) {
 	if r.Flags&flagNoAck == 0 {
 		if q != nil {
 			q.Unacked--
+			q.flying -= v.sizeOf(&r.Ref)
 			m.touch(q)
 		}
 		m.settledOne(h, c, &r)

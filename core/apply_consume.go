@@ -348,7 +348,7 @@ func (m *Machine) takeReady(q *queue) ready.Ref { return m.takeFrom(q, q.ready.t
 func (m *Machine) takeFrom(q *queue, lane *ready.List) ready.Ref {
 	r := q.ready.pop(&m.queuePool, lane)
 	m.fingerprint -= readyHash(q, &r)
-	q.bytes -= uint64(r.Size)
+	q.bytes -= q.vhost.sizeOf(&r)
 	if q.set.maxBytes != none {
 		q.bodies -= q.bodyOf(&r)
 	}
@@ -366,6 +366,7 @@ func (m *Machine) fly(h *channel, q *queue, c *consumer, r ready.Ref, noAck bool
 		rec.Flags |= flagNoAck
 	} else {
 		q.Unacked++
+		q.flying += q.vhost.sizeOf(&r)
 	}
 	tag = h.flight.Add(&m.tagPool, rec)
 	m.fingerprint += flightHash(h, tag, &rec)

@@ -210,7 +210,7 @@ func (m *Machine) giveReturn(h *channel, c Content, parts []message.Part) {
 func (m *Machine) enqueue(q *queue, r ready.Ref) {
 	q.ready.push(&m.queuePool, r)
 	m.fingerprint += readyHash(q, &r)
-	q.bytes += uint64(r.Size)
+	q.bytes += q.vhost.sizeOf(&r)
 	if q.set.maxBytes != none {
 		q.bodies += q.bodyOf(&r)
 	}
@@ -270,6 +270,23 @@ func (m *Machine) contentOf(v *vhost, r *ready.Ref) Content {
 		}
 	}
 	return c
+}
+
+// sizeOf is the bytes that a message is kept in: its record's, and of a big one its pieces'.
+func (v *vhost) sizeOf(r *ready.Ref) uint64 {
+	if r.Flags&flagFragmented == 0 {
+		return uint64(r.Size)
+	}
+	return uint64(r.Size) + v.partBytes(r.Number)
+}
+
+func (v *vhost) partBytes(number uint64) (n uint64) {
+	if t := v.content[number]; t != nil {
+		for i := range t.Parts {
+			n += uint64(t.Parts[i].Size)
+		}
+	}
+	return n
 }
 
 // dropContent ends one reference to a message's content.

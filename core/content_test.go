@@ -67,3 +67,33 @@ func TestLocFindsTheRecordAndItsPieces(t *testing.T) {
 		t.Errorf("the pieces are %q", body)
 	}
 }
+
+func TestAQueuesBytesAreThoseOfItsMessagesAndTheirPieces(t *testing.T) {
+	d := started(t)
+	small := publish("tail")
+	size := uint64(len(small.Record))
+	big := size + uint64(len("onetwo"))
+	for _, step := range []struct {
+		name          string
+		do            []entry.Command
+		ready, flying uint64
+	}{
+		{"published", []entry.Command{&entry.Fragment{Ref: ref, Piece: []byte("one")}, &entry.Fragment{Ref: ref, Piece: []byte("two")},
+			&entry.Publish{Ref: ref, Fragmented: true, Record: small.Record}, small}, big + size, 0},
+		{"one in flight", []entry.Command{&entry.Get{Ref: ref, Queue: "q"}}, size, big},
+		{"both in flight", []entry.Command{&entry.Get{Ref: ref, Queue: "q"}}, 0, big + size},
+		{"one back", []entry.Command{&entry.Settle{Ref: ref, Outcome: entry.Released, First: 1, Last: 1}}, big, size},
+		{"the other settled", []entry.Command{&entry.Settle{Ref: ref, First: 2, Last: 2}}, big, 0},
+		{"taken without an ack", []entry.Command{&entry.Get{Ref: ref, Queue: "q", NoAck: true}}, 0, 0},
+		{"purged", []entry.Command{small, &entry.QueuePurge{Ref: ref, Name: "q"}}, 0, 0},
+	} {
+		d.Batch(1, step.do...)
+		for _, when := range []string{"", " and loaded"} {
+			q, _ := d.Machine.Queue("/", "q")
+			if q.ReadyBytes != step.ready || q.UnacknowledgedBytes != step.flying {
+				t.Errorf("%s%s: %d bytes ready and %d in flight, want %d and %d", step.name, when, q.ReadyBytes, q.UnacknowledgedBytes, step.ready, step.flying)
+			}
+			d.Restart()
+		}
+	}
+}

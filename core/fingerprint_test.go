@@ -145,6 +145,7 @@ var derived = map[string]string{
 	"Machine.dueLeft":     "of the entry at hand",
 	"Machine.fresh":       "of the command at hand",
 	"queue.bytes":         "sum over the list",
+	"queue.flying":        "sum over the channels' ledgers",
 	"queue.consumers":     "the objects themselves are rows",
 	"queue.first":         "the ring, from the consumers' turns",
 	"queue.last":          "the ring, from the consumers' turns",

@@ -45,7 +45,8 @@ type QueueInfo struct {
 	Owner                          uint64 // session of an exclusive queue, 0 for others
 	Ready                          int    // messages
 	Unacknowledged                 int    // messages in flight that await a settlement
-	ReadyBytes                     uint64 // of the ready messages' records
+	ReadyBytes                     uint64 // that the ready messages are kept in, properties and all
+	UnacknowledgedBytes            uint64 // likewise of those counted by Unacknowledged
 	Consumers                      int
 	Arguments                      []byte // a field table, as declared
 	Policy, OperatorPolicy         string // names of those that count for it, "" for none
@@ -214,6 +215,33 @@ func (m *Machine) Queues(vhost string) []QueueInfo {
 	return list
 }
 
+// LockedAt is the node whose connection has a queue for itself, where the queue comes free with that connection; else 0.
+func (m *Machine) LockedAt(vhost, name string) (node uint64) {
+	v := m.vhost[vhost]
+	if v == nil || v.queueByName[name] == nil {
+		return 0
+	}
+	s := m.session[v.queueByName[name].Owner]
+	if s == nil || s.named() {
+		return 0
+	}
+	return s.Node
+}
+
+// QueueNames are the names of a vhost's queues, sorted.
+func (m *Machine) QueueNames(vhost string) []string {
+	v := m.vhost[vhost]
+	if v == nil {
+		return nil
+	}
+	names := make([]string, 0, len(v.queues))
+	for _, q := range v.queues {
+		names = append(names, q.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Queue answers one queue of a vhost.
 func (m *Machine) Queue(vhost, name string) (QueueInfo, bool) {
 	v := m.vhost[vhost]
@@ -229,7 +257,8 @@ func (q *queue) info() QueueInfo {
 		active = c.Tag
 	}
 	return QueueInfo{Active: active, Counters: q.counters, Vhost: q.vhost.Name, Name: q.Name, Durable: q.Durable, Exclusive: q.Owner != 0, AutoDelete: q.AutoDelete,
-		Owner: q.Owner, Ready: q.ready.len(), Unacknowledged: int(q.Unacked), ReadyBytes: q.bytes, Consumers: len(q.consumers),
+		Owner: q.Owner, Ready: q.ready.len(), Unacknowledged: int(q.Unacked), ReadyBytes: q.bytes,
+		UnacknowledgedBytes: q.flying, Consumers: len(q.consumers),
 		Arguments: q.Arguments, Policy: q.policy.nameOf(), OperatorPolicy: q.operator.nameOf()}
 }
 

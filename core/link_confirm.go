@@ -66,10 +66,10 @@ func (v *vhost) confirm() Confirm {
 	c := Confirm{Vhost: v.Name, MaxLag: defaultMaxLag, Degrade: none}
 	own, operator := v.policyFor(v.Name, "vhost")
 	get := func(key string) (any, bool) {
-		if value, ok := operator.get(key); ok {
+		if value, ok := operator.table().Get(key); ok {
 			return value, true
 		}
-		return own.get(key)
+		return own.table().Get(key)
 	}
 	if value, ok := get(policyConfirm); ok {
 		c.Mode, _ = confirmMode(value)
@@ -141,7 +141,7 @@ func checkConfirm(t message.Table) error {
 
 // regate follows a change of a policy: one that says what confirms wait for is met by the standby that catches up next.
 func (m *Machine) regate(p *policy, cmd entry.Kind) {
-	if _, ok := p.get(policyConfirm); !ok || p.ApplyTo != "vhost" || m.replaying {
+	if _, ok := p.table().Get(policyConfirm); !ok || p.ApplyTo != "vhost" || m.replaying {
 		return
 	}
 	l := &m.link

@@ -340,6 +340,7 @@ func (m *Machine) Loaded() error {
 	for _, s := range m.sessions {
 		for _, h := range s.channels {
 			h.flight.Loaded(h.LastTag)
+			h.countFlying()
 			slices.SortFunc(h.consumers, func(a, b *consumer) int { return compare(a.Number, b.Number) })
 		}
 	}
@@ -356,6 +357,17 @@ func (m *Machine) Loaded() error {
 	return nil
 }
 
+// countFlying counts the channel's deliveries for their queues.
+func (h *channel) countFlying() {
+	v := h.session.vhost
+	for tag := h.flight.Next(1); tag != 0; tag = h.flight.Next(tag + 1) {
+		r := h.flight.Get(tag)
+		if q := v.queueByID(r.Queue); q != nil && r.Flags&flagNoAck == 0 {
+			q.flying += v.sizeOf(&r.Ref)
+		}
+	}
+}
+
 // linkQueue makes what a queue derives: its ring in order of turns, its size, its place with its owner.
 func (m *Machine) linkQueue(q *queue) error {
 	if !q.ready.loaded(q.First, q.Firsts) {
@@ -363,7 +375,7 @@ func (m *Machine) linkQueue(q *queue) error {
 	}
 	q.bodies = 0
 	q.ready.each(func(r ready.Ref) {
-		q.bytes += uint64(r.Size)
+		q.bytes += q.vhost.sizeOf(&r)
 		if q.set.maxBytes != none {
 			q.bodies += q.bodyOf(&r)
 		}

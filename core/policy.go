@@ -222,28 +222,39 @@ func (v *vhost) policyFor(name string, targets ...string) (own, operator *policy
 	return own, operator
 }
 
-// definitionFor merges a policy and an operator policy: of numbers the smaller counts, of all else the operator's.
+// definitionFor is what a policy and an operator policy say together, by the arguments that their keys stand for.
 func definitionFor(own, operator *policy) message.Table {
+	merged := MergeDefinitions(own.table(), operator.table())
 	var t message.Table
 	for i := range policyChecks {
 		c := &policyChecks[i]
-		a, aThere := own.get(c.key)
-		b, bThere := operator.get(c.key)
-		switch {
-		case bThere && (!aThere || !smaller(a, b)):
-			t = append(t, message.Field{Key: c.argument, Value: b})
-		case aThere:
-			t = append(t, message.Field{Key: c.argument, Value: a})
+		if value, ok := merged.Get(c.key); ok {
+			t = append(t, message.Field{Key: c.argument, Value: value})
 		}
 	}
 	return t
 }
 
-func (p *policy) get(key string) (any, bool) {
-	if p == nil {
-		return nil, false
+// MergeDefinitions merges the definitions of a policy and an operator policy: of numbers the smaller counts, of all else the
+// operator's. The result may share memory with own.
+func MergeDefinitions(own, operator message.Table) message.Table {
+	if len(operator) == 0 {
+		return own
 	}
-	return p.definition.Get(key)
+	t := slices.Clone(own)
+	for _, f := range operator {
+		if value, ok := own.Get(f.Key); !ok || !smaller(value, f.Value) {
+			t = set(t, f.Key, f.Value)
+		}
+	}
+	return t
+}
+
+func (p *policy) table() message.Table {
+	if p == nil {
+		return nil
+	}
+	return p.definition
 }
 
 func smaller(a, b any) bool {

@@ -251,7 +251,8 @@ type queue struct {
 	timer            timer
 	ready            lanes
 	notes            ready.Notes
-	bytes            uint64      // of the ready messages' records
+	bytes            uint64      // of the ready messages, as sizeOf has them
+	flying           uint64      // of those in flight that Unacked counts
 	bodies           uint64      // of their bodies, where the queue has a limit of bytes
 	consumers        []*consumer // by number
 	first            *consumer   // the service ring: who gets the next message

@@ -21,15 +21,17 @@ const (
 	fencePause    = time.Second            // between tries to fence a former source
 	fenceAgain    = 30 * time.Second       // and once it is fenced: it may come back from a backup
 	exchangeLimit = 10 * time.Second       // of one exchange with a source node about a switch
+	nobodyLimit   = 15 * time.Second       // for a source to say anything at all to a switch
 )
 
 // Errors of a promotion.
 var (
 	// ErrNoStandby: the cluster never was a standby.
 	ErrNoStandby = errors.New("this cluster is no standby: there is nothing to promote")
-	// ErrCancelled: the planned switch was cancelled; the source goes on.
-	ErrCancelled = errors.New("the planned switch was cancelled: the source goes on serving")
+	// ErrCancelled: the planned switch was cancelled; this cluster stays a standby.
+	ErrCancelled = errors.New("the planned switch was cancelled")
 	errNotYet    = errors.New("not carried out yet")
+	errNoSource  = errors.New("no node of the source answers; if it is lost, promote this standby (understudy link promote)")
 )
 
 // Cluster is this node's cluster as the conductor sees and changes it.
@@ -45,6 +47,8 @@ type Cluster interface {
 	Serves() error
 	// Hosts are where this cluster's clients connect.
 	Hosts() []string
+	// FenceTaken notes for good that the former source's node at the address has confirmed that its cluster is fenced.
+	FenceTaken(address string)
 	// EmptyFingerprint and Seeded are what a group is attached with: the state of an empty machine at the log's origin, or
 	// the seed's.
 	Begins(group uint64) (at entry.Position, fingerprint uint64)
@@ -65,9 +69,10 @@ type Conductor struct {
 
 // Delivery is how far the fence has come to a former source's node.
 type Delivery struct {
-	Fenced bool
-	Error  string
-	At     time.Time
+	Fenced   bool
+	Replaced bool // another cluster's node is at its address now
+	Error    string
+	At       time.Time
 }
 
 // NewConductor makes one.
@@ -225,10 +230,10 @@ func (c *Conductor) whole() bool {
 }
 
 // Switchover has the source drain, for at most drain, and fence itself; then this standby promotes itself, having everything.
-// It returns once that serves. Where it cannot be completed before ctx ends it is cancelled, if that is still possible.
-// Errors: ErrNoStandby, ErrCancelled, and why it did not come to it.
+// It returns once that serves. Where the source does not answer, or it cannot be completed before ctx ends, it is cancelled, if
+// that is still possible. Errors: ErrNoStandby; ErrCancelled, and why it did not come to it.
 func (c *Conductor) Switchover(ctx context.Context, drain time.Duration) error {
-	id, last := uuid.NewString(), time.Time{}
+	id, last, begun, heard := uuid.NewString(), time.Time{}, c.now(), false
 	var trouble error
 	err := c.promote(ctx, func(first Standing) error {
 		if first.Cancelled && first.Switch == id {
@@ -239,13 +244,23 @@ func (c *Conductor) Switchover(ctx context.Context, drain time.Duration) error {
 			trouble = c.drain(ctx, wire.Drain{
 				Standby: c.cluster.ID(), Cluster: first.Source, Switch: id, Millis: drain.Milliseconds(), Hosts: c.cluster.Hosts(),
 			})
+			heard = heard || trouble == nil || errors.As(trouble, new(*refusal))
+		}
+		if !heard && c.now().Sub(begun) >= nobodyLimit {
+			return errNoSource
 		}
 		return errNotYet // follow promotes, having the fences
 	})
-	if err == nil || errors.Is(err, ErrNoStandby) || errors.Is(err, ErrCancelled) {
+	switch {
+	case err == nil || errors.Is(err, ErrNoStandby) || errors.Is(err, ErrCancelled):
 		return err
+	case trouble == nil:
+		trouble = errors.New("it was not complete in time")
 	}
-	return errors.Join(c.cancel(id), trouble, err)
+	if errors.Is(err, errNoSource) {
+		trouble = fmt.Errorf("%w (%w)", errNoSource, trouble)
+	}
+	return c.cancel(id, trouble)
 }
 
 // drain asks the source nodes in turn until one answers.
@@ -258,14 +273,17 @@ func (c *Conductor) drain(ctx context.Context, d wire.Drain) error {
 		if err == nil {
 			return nil
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", a, err))
+		if errors.As(err, new(*refusal)) {
+			err = fmt.Errorf("%s: %w", a, err)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
 // cancel records that this standby will not promote itself for the switch, and only then tells the source. Answers
-// ErrCancelled, or nil where the promotion came first.
-func (c *Conductor) cancel(id string) error {
+// ErrCancelled with the reason, or nil where the promotion came first.
+func (c *Conductor) cancel(id string, reason error) error {
 	ctx, stop := context.WithTimeout(context.Background(), 2*exchangeLimit)
 	defer stop()
 	system := c.cluster.Groups()[0]
@@ -276,7 +294,13 @@ func (c *Conductor) cancel(id string) error {
 			return nil
 		case first.Cancelled && first.Switch == id:
 			err := c.drain(ctx, wire.Drain{Standby: c.cluster.ID(), Cluster: first.Source, Switch: id, Cancelled: true})
-			return errors.Join(ErrCancelled, err)
+			switch {
+			case err == nil:
+				reason = fmt.Errorf("%w; the source goes on serving", reason)
+			case !errors.Is(reason, errNoSource):
+				reason = fmt.Errorf("%w; the source could not be told and may stay fenced: %w", reason, err)
+			}
+			return fmt.Errorf("%w: %w", ErrCancelled, reason)
 		}
 		c.propose(system, &entry.LinkCancel{Cluster: c.cluster.ID(), Switch: id})
 		sleep(ctx, dutyInterval)
@@ -294,10 +318,11 @@ func (c *Conductor) deliver(ctx context.Context, address string) {
 			was := c.fenced[address]
 			c.fenced[address] = d
 			c.mu.Unlock()
-			if d.Fenced {
+			if d.Fenced || d.Replaced {
 				pause = fenceAgain
 			}
 			if d.Fenced && !was.Fenced {
+				c.cluster.FenceTaken(address)
 				c.logger.Info("the former source is fenced", "address", address)
 			}
 		}
@@ -328,7 +353,7 @@ func (c *Conductor) deliverOnce(ctx context.Context, address string, f wire.Fenc
 	case err != nil:
 		return Delivery{Error: err.Error(), At: c.now()}
 	case !a.Fenced:
-		return Delivery{Error: a.Reason, At: c.now()}
+		return Delivery{Replaced: a.Cluster != "", Error: a.Reason, At: c.now()}
 	}
 	return Delivery{Fenced: true, At: c.now()}
 }

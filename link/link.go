@@ -197,9 +197,22 @@ func (l *Link) Followers() []Follower {
 		x := Follower{Group: g, State: f.state, Error: f.err, Source: f.source, Mismatches: f.mismatch}
 		f.mu.Unlock()
 		x.Position, x.Stamp, x.Lag = now.Position, now.Stamp, l.shared.view.lag(g, now.Position.Index)
+		if now.Role == Primary && l.o.Active() {
+			x.State, x.Error = Waiting, l.unattached()
+		}
 		list = append(list, x)
 	}
 	return list
+}
+
+// unattached says what a standby waits for that does not know yet whose it is.
+func (l *Link) unattached() string {
+	for _, n := range l.Sources() {
+		if n.Error != "" {
+			return n.Error
+		}
+	}
+	return "it is being attached to its source"
 }
 
 // Sources are the source's nodes as the beats found them.

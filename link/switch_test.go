@@ -164,6 +164,23 @@ func TestASwitchIsTakenBackOnlyOnceTheStandbyHasCancelledIt(t *testing.T) {
 	}
 }
 
+// A source that is lost cannot hand over: that is said soon, with what to do instead.
+func TestASwitchIsGivenUpWhereNoSourceNodeAnswers(t *testing.T) {
+	a := newAssembly()
+	s := newHandsOver(t, nil)
+	s.server.Close()
+	c := NewConductor(member{a, 1}, New(Options{Addresses: []string{s.address()}, Logger: discard()}), discard())
+	begun := time.Now()
+	c.now = func() time.Time { return begun.Add(50 * time.Since(begun)) }
+	err := c.Switchover(bounded(t), time.Second)
+	if !errors.Is(err, ErrCancelled) || !strings.Contains(err.Error(), "promote this standby") || !strings.Contains(err.Error(), "no answer from") {
+		t.Errorf("answered %v", err)
+	}
+	if first := (member{a, 1}).Standing(0); !first.Cancelled || first.Role != Standby {
+		t.Errorf("%+v", first)
+	}
+}
+
 func TestTheFenceIsDeliveredUntilTheFormerSourceTakesIt(t *testing.T) {
 	a := newAssembly()
 	s := newHandsOver(t, nil)

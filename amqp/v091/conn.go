@@ -361,7 +361,7 @@ func (c *Conn) certificate() *x509.Certificate {
 
 func (c *Conn) certified() bool { return c.opts.Certified != nil && c.certificate() != nil }
 
-// login answers refusals after a fixed delay, whatever was wrong.
+// login answers refusals after a fixed delay, whatever was wrong; that nobody can be judged is none.
 func (c *Conn) login(with sasl.Credentials) (string, error) {
 	name, err := "", errLogin
 	if with.External {
@@ -369,7 +369,7 @@ func (c *Conn) login(with sasl.Credentials) (string, error) {
 	} else if with.User != "" {
 		name, err = c.opts.Authenticate(with.User, with.Password, c.nc.RemoteAddr())
 	}
-	if err != nil {
+	if err != nil && !errors.As(err, new(*session.Error)) {
 		delay := time.NewTimer(c.opts.LoginDelay)
 		defer delay.Stop()
 		select {
@@ -378,6 +378,29 @@ func (c *Conn) login(with sasl.Credentials) (string, error) {
 		}
 	}
 	return name, err
+}
+
+// orphanLook is between looks at a queue that a declaration waits for.
+const orphanLook = 50 * time.Millisecond
+
+// wait keeps the client waiting, which is not read meanwhile.
+func (c *Conn) wait(holds func() bool) {
+	if !holds() || c.recv.flush() != nil {
+		return // that there is no session any more shows at the end of the burst
+	}
+	enough := time.NewTimer(c.opts.OrphanWait)
+	defer enough.Stop()
+	look := time.NewTicker(orphanLook)
+	defer look.Stop()
+	for holds() {
+		select {
+		case <-look.C:
+		case <-enough.C:
+			return
+		case <-c.over:
+			return
+		}
+	}
 }
 
 func (c *Conn) tuned(frameMax uint32, heartbeatSeconds uint16) {

@@ -89,7 +89,7 @@ func (r *receiver) startOk(m *wire.ConnectionStartOk) *fault {
 	} else {
 		_, _ = r.world.login(sasl.Credentials{}) // the same delay, and a line in the log
 	}
-	if err != nil {
+	if !errors.As(err, &r.unjudged) && err != nil {
 		return r.loginRefused(m, err)
 	}
 	r.phase = awaitTuneOk
@@ -167,6 +167,9 @@ func (r *receiver) tuneOk(m *wire.ConnectionTuneOk) *fault {
 // open attaches the connection. Where a named session is refused, the client hears that behind open-ok: many hide the reason
 // of a connection that does not open.
 func (r *receiver) open(m *wire.ConnectionOpen) *fault {
+	if r.unjudged != nil {
+		return refusal(r.unjudged, m.ID())
+	}
 	s, err := r.world.attach(session.Attach{Vhost: m.VirtualHost, User: r.user, Properties: r.client.properties})
 	r.client.properties = nil
 	if err != nil {

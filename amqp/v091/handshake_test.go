@@ -138,6 +138,17 @@ func TestMissingVhostIsNotAllowed(t *testing.T) {
 		`0 ConnectionClose ReplyCode=530 ReplyText="NOT_ALLOWED - vhost nowhere not found" ClassID=10 MethodID=40`)
 }
 
+func TestALoginThatCannotBeJudgedIsRefusedAtOpenAndAsksNoSession(t *testing.T) {
+	g := newRig(t)
+	g.loginErr = &session.Error{Code: core.CodeConnectionForced, Text: "users are not known yet"}
+	want(t, "start-ok", g.in(startOk("guest", "wrong")), "0 ConnectionTune ChannelMax=2047 FrameMax=131072 Heartbeat=60")
+	want(t, "open", g.in(tuneOk(0, 0, 0), connectionOpen("/")),
+		`0 ConnectionClose ReplyCode=320 ReplyText="CONNECTION_FORCED - users are not known yet" ClassID=10 MethodID=40`)
+	if g.asked.User != "" || g.asked.Vhost != "" || g.recv.phase < closing {
+		t.Errorf("a session was asked for: %+v; the connection is %s", g.asked, g.recv.phase)
+	}
+}
+
 func TestClientMayCloseBeforeItOpens(t *testing.T) {
 	g := newRig(t)
 	want(t, "close", g.in(startOk("guest", "guest"), frame(0, &wire.ConnectionClose{ReplyCode: 200}))[1:], "0 ConnectionCloseOk")

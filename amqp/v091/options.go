@@ -38,10 +38,16 @@ var _ Session = (*session.Session)(nil)
 type Options struct {
 	// Attach attaches a connection to a session. Refusals are *session.Error.
 	Attach func(context.Context, session.Attach, session.Endpoint) (Session, error)
-	// Authenticate checks a login from peer and answers the user's name.
+	// Authenticate checks a login from peer and answers the user's name. An error that is a *session.Error says that nobody
+	// can be judged now; the client is told that when it opens a vhost, since a close before would look like a wrong password.
 	Authenticate func(user, password string, peer net.Addr) (name string, err error)
-	// Certified logs a client in by its certificate, which was found good. Without it EXTERNAL is not offered.
+	// Certified logs a client in by its certificate, which was found good; errors are as Authenticate's. Without it EXTERNAL
+	// is not offered.
 	Certified func(cert *x509.Certificate, peer net.Addr) (name string, err error)
+
+	// Orphaned says whether a queue is another connection's whose node cannot be reached: soon either the node is declared down
+	// and the queue free, or the node is back. A declaration waits for that instead of being refused. May be nil.
+	Orphaned func(vhost, queue string) bool
 
 	// Flow says when publishers have to wait; nil is never.
 	Flow *session.Flow
@@ -54,6 +60,7 @@ type Options struct {
 	HandshakeTimeout time.Duration // from the protocol header to connection.open; 10 s
 	CloseTimeout     time.Duration // for the client's close-ok, and for a last write; 3 s
 	LoginDelay       time.Duration // before a refused login is answered; 500 ms
+	OrphanWait       time.Duration // that a declaration waits for an orphaned queue at most; 10 s
 
 	Product     string // "Understudy"
 	Version     string
@@ -78,8 +85,12 @@ func (o *Options) EnsureDefaults() {
 	defaults(&o.HandshakeTimeout, 10*time.Second)
 	defaults(&o.CloseTimeout, 3*time.Second)
 	defaults(&o.LoginDelay, 500*time.Millisecond)
+	defaults(&o.OrphanWait, 10*time.Second)
 	defaults(&o.Product, "Understudy")
 	defaults(&o.Platform, "Go")
+	if o.Orphaned == nil {
+		o.Orphaned = func(string, string) bool { return false }
+	}
 	if o.Flow == nil {
 		o.Flow = &session.Flow{}
 	}

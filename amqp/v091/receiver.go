@@ -37,9 +37,11 @@ const earlyFrameMax = 8192
 type world interface {
 	// certified says whether the client has shown a certificate that was found good.
 	certified() bool
-	// login checks credentials; it takes its time over a refusal.
+	// login checks credentials; it takes its time over a refusal. A *session.Error is as in Options.Authenticate.
 	login(sasl.Credentials) (name string, err error)
 	attach(session.Attach) (Session, error)
+	// wait hands on what came so far and comes back when holds says no more, or it takes too long; at once if it does not.
+	wait(holds func() bool)
 	// tuned tells what was agreed, before the client can know of it.
 	tuned(frameMax uint32, heartbeatSeconds uint16)
 }
@@ -92,6 +94,7 @@ type receiver struct {
 
 	phase      phase
 	user       string
+	unjudged   *session.Error // why the login could not be judged, nil if it was
 	vhost      string
 	client     clientInfo
 	session    Session

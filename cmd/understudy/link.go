@@ -96,6 +96,9 @@ func linkStatus(c *client, _ []string) error {
 		}
 	}
 	fmt.Fprintln(c.out)
+	if l.Role != "standby" && len(l.Readers)+len(l.Holds) == 0 {
+		fmt.Fprintln(c.out, "no standby has asked this node since it started, and its log is kept for none")
+	}
 	for _, show := range []func(*client, api.Link) error{linkGroupTable, linkSourceTable, linkReaderTable, linkHoldTable} {
 		if err := show(c, l); err != nil {
 			return err

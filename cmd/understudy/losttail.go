@@ -29,7 +29,8 @@ func lostTailCommand() *cobra.Command {
 	cmd.Long = `Print, as JSON lines, what the log in a stopped node's data folder has beyond the entry at which its standby was cut: the
 tail that the promoted cluster does not have. --admin-url names a node of the promoted cluster, which tells the cuts. A line
 is a command: a publish has exchange, routing key, message id, session and body (base64; of a large message the last piece),
-others their fields. The log's very end may hold what was never confirmed.
+others their fields. The log's very end may hold what was never confirmed. Of a cluster of several nodes ask each one's folder:
+the logs are the same but end at different entries.
 
 With --into VHOST nothing is printed: the tail's publishes are put into that vhost of the promoted cluster (--amqp-url), which is
 made if need be and must be for that alone. Each goes to plain durable queues named as those it was routed
@@ -181,7 +182,7 @@ func rejoinCommand() *cobra.Command {
 		Short: "Make a stopped node of a former source ready to be a standby of the cluster that serves now",
 		Long: `Set aside what a stopped node of a former source holds, so that it begins anew with a seed of the cluster that serves now.
 Nothing is deleted: the former data lies in a folder beside, for understudy link lost-tail. Run it on one node; the others
-join that one with empty folders. The command that starts the node is printed.`,
+join that one with empty folders. The commands are printed. The cluster that serves now must serve its link (--link-serve-token-file).`,
 		Args: arguments(cobra.NoArgs),
 	}
 	data := dataFlag(cmd)
@@ -218,7 +219,12 @@ Start the node, which begins with a snapshot of the cluster that serves now:
 
   understudy serve --data %s --node-id %d --link-seed %d --link-source %s --link-token-file FILE
 
+with the addresses and certificates that it had, but without --cluster. Each further node joins it with an empty folder:
+
+  understudy serve --data DIR --node-id N --join http://ADMIN-ADDRESS --peer ADDRESS --link-source %s --link-token-file FILE
+  understudy members promote N --admin-url http://ADMIN-ADDRESS
+
 What only the former cluster had: understudy link lost-tail --data %s --admin-url URL-OF-THE-CLUSTER-THAT-SERVES
-`, aside, data, id.NodeID, id.NodeID, source, aside)
+`, aside, data, id.NodeID, id.NodeID, source, source, aside)
 	return err
 }

@@ -1,8 +1,10 @@
 package coretest
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
@@ -138,7 +140,21 @@ func (d *Driver) Loaded() *core.Machine {
 	if got, want := m.Fingerprint(), d.Machine.Fingerprint(); got != want {
 		d.t.Fatalf("entry %d: the loaded machine's fingerprint is %x, not %x", d.Index, got, want)
 	}
+	if got, want := sizes(m), sizes(d.Machine); got != want {
+		d.t.Fatalf("entry %d: the loaded machine counts\n%sand not\n%s", d.Index, got, want)
+	}
 	return m
+}
+
+// sizes is what a machine counts of its queues' messages, which is in no row.
+func sizes(m *core.Machine) string {
+	var out strings.Builder
+	for _, v := range m.Vhosts() {
+		for _, q := range m.Queues(v.Name) {
+			fmt.Fprintf(&out, "%s: %d ready in %d bytes, %d unacknowledged in %d\n", q.Name, q.Ready, q.ReadyBytes, q.Unacknowledged, q.UnacknowledgedBytes)
+		}
+	}
+	return out.String()
 }
 
 // Restart replaces the machine by one loaded from its rows. The replica goes on as it is.

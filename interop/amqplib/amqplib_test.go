@@ -29,6 +29,25 @@ func TestNodeKilledUnderAmqplib(t *testing.T) { client(t).Failover(t) }
 
 func TestNodeKilledUnderAmqpConnectionManager(t *testing.T) { variant(t, "managed").Failover(t) }
 
+// TestWhatAmqpConnectionManagerDoesAgainstOneNode: publishes wait for a connection, or give up; the next address is tried; setup
+// functions and consumers come back after a reconnect and after a cut.
+func TestWhatAmqpConnectionManagerDoesAgainstOneNode(t *testing.T) {
+	variant(t, "managed").Prints(t, programs.Broker(t), "basics",
+		"before: 4 wait, connected: false",
+		"impatient: timeout",
+		"connected: after ECONNREFUSED, 3 confirmed",
+		"consumed: 1,2,2 again,3",
+		"dead: 3, rejected",
+		"returned: 312 NO_ROUTE zzz",
+		"setup: added with 0, removed, then 404",
+		"reconnected: setups 2, received 4",
+		"cut: setups 3, received 4,5",
+		"cancelled: 1 consumer, then 0",
+		"without confirms: 6",
+		"closed: connected false, 0 channels",
+	)
+}
+
 // variant runs the programs whose files have the prefix.
 func variant(t *testing.T, prefix string) programs.Client {
 	t.Helper()

@@ -3,8 +3,6 @@
 package java
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +19,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 // with a capital.
 func client(t *testing.T) programs.Client {
 	t.Helper()
-	path := libraries(t) + "/*"
+	path := programs.Maven(t, "programs/pom.xml")
 	sources, err := filepath.Glob("programs/*.java")
 	if err != nil {
 		t.Fatal(err)
@@ -39,21 +37,6 @@ func client(t *testing.T) programs.Client {
 	}
 }
 
-// libraries answers a folder with the jar files, kept under a hash of pom.xml.
-func libraries(t *testing.T) string {
-	t.Helper()
-	pom, err := os.ReadFile("programs/pom.xml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return programs.Install(t, fmt.Sprintf("java-%x", sha256.Sum256(pom)), func(dir string) error {
-		if err := os.WriteFile(filepath.Join(dir, "pom.xml"), pom, 0o644); err != nil {
-			return err
-		}
-		return programs.Run(dir, "mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory="+dir)
-	})
-}
-
 func TestTutorialsWithTheJavaClient(t *testing.T) { client(t).Tutorials(t, programs.Broker(t)) }
 
 func TestEveryPartOfTheProtocolWithTheJavaClient(t *testing.T) {
@@ -62,10 +45,36 @@ func TestEveryPartOfTheProtocolWithTheJavaClient(t *testing.T) {
 
 func TestNodeKilledUnderTheJavaClientsAutomaticRecovery(t *testing.T) { client(t).Failover(t) }
 
-func TestNodeKilledUnderSpringsListenerContainer(t *testing.T) {
+// spring runs the programs whose classes have that prefix.
+func spring(t *testing.T) programs.Client {
+	t.Helper()
 	plain := client(t)
-	spring := programs.Client(func(program string, args ...string) *exec.Cmd { return plain("spring-"+program, args...) })
-	spring.Failover(t)
+	return func(program string, args ...string) *exec.Cmd { return plain("spring-"+program, args...) }
+}
+
+func TestNodeKilledUnderSpringsListenerContainer(t *testing.T) { spring(t).Failover(t) }
+
+// TestWhatSpringDoesAgainstOneNode: an application with @RabbitListener over both kinds of container, declarations by RabbitAdmin,
+// correlated confirms with returns and refusals, retries and dead letters, acks by hand from a quorum queue, replies, batches,
+// transactions, a container that is stopped and started, and one whose queue is deleted.
+func TestWhatSpringDoesAgainstOneNode(t *testing.T) {
+	spring(t).Prints(t, programs.Broker(t), "basics",
+		"declared: spring.q spring.dead",
+		"confirmed: 20, received by 2",
+		"returned: 312 NO_ROUTE zzz",
+		"full: true, then false",
+		"missing exchange: false, true",
+		"dead: after 3 calls, rejected from spring.q",
+		"by hand: task, task again",
+		"fanout: all, all",
+		"direct reply: PING",
+		"reply over a queue: PONG",
+		"batch: 1 2 3",
+		"transactions: 0 rolled back, then one two",
+		"restarted: 0 consumers, then waits",
+		"redeclared: found",
+		"closed",
+	)
 }
 
 func TestSessionOutlivesTwoNodesUnderTheJavaClientsAutomaticRecovery(t *testing.T) {

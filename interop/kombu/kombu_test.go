@@ -4,7 +4,6 @@ package kombu
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/understudy-mq/understudy/interop/harness"
@@ -26,9 +25,3 @@ func client(t *testing.T) programs.Client {
 func TestEveryPartOfTheProtocolWithKombu(t *testing.T) { client(t).Basics(t, programs.Broker(t), "x") }
 
 func TestNodeKilledUnderKombu(t *testing.T) { client(t).Failover(t) }
-
-func TestNodeKilledUnderCelery(t *testing.T) {
-	plain := client(t)
-	celery := programs.Client(func(program string, args ...string) *exec.Cmd { return plain("celery-"+program, args...) })
-	celery.Failover(t)
-}

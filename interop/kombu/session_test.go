@@ -28,6 +28,7 @@ func TestSessionKeepsTheTasksOfACeleryWorkerThatLosesItsNode(t *testing.T) {
 	holds(t, cluster, tasks)
 	rival := programs.StartRival(t, cluster, queue)
 	programs.KillAttached(t, cluster, rival.Node())
+	p.Tell("it is dead")
 	ran := map[string]int{"1": 1}
 	for len(ran) < tasks {
 		line, more := p.Line()

@@ -47,8 +47,14 @@ var transcript = []string{
 // cannot write or read, by their key; the program leaves them out.
 func (c Client) Basics(t *testing.T, url string, lacks ...string) {
 	t.Helper()
-	p := c.Start(t, []string{"AMQP_URL=" + url}, "basics")
-	p.Says(without(transcript, lacks)...)
+	c.Prints(t, url, "basics", without(transcript, lacks)...)
+}
+
+// Prints runs a program of the family's own, which must print the lines and end.
+func (c Client) Prints(t *testing.T, url, program string, lines ...string) {
+	t.Helper()
+	p := c.Start(t, []string{"AMQP_URL=" + url}, program)
+	p.Says(lines...)
 	p.Ends()
 }
 

@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -79,6 +80,21 @@ func Python(t testing.TB, key string, packages ...string) Client {
 		cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 		return cmd
 	}
+}
+
+// Maven answers a Java class path of the jar files that a pom.xml pins, kept under a hash of it.
+func Maven(t testing.TB, pom string) string {
+	t.Helper()
+	text, err := os.ReadFile(pom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Install(t, fmt.Sprintf("java-%x", sha256.Sum256(text)), func(dir string) error {
+		if err := os.WriteFile(filepath.Join(dir, "pom.xml"), text, 0o644); err != nil {
+			return err
+		}
+		return Run(dir, "mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory="+dir)
+	}) + "/*"
 }
 
 // Node answers a client that runs the .js files in the folder programs of the test's package, with the npm packages

@@ -2,12 +2,17 @@ package programs
 
 import (
 	"bufio"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // patience bounds the wait for a line.
@@ -15,6 +20,14 @@ const patience = time.Minute
 
 // lineMax bounds what a program may print in one line.
 const lineMax = 1 << 20
+
+// A program that prints is stopped by its full pipe once it is this far ahead of its test: so many bytes on their way and
+// so many lines read. What the test does at a line, the kill of a node say, is done while the program has most of its work
+// before it, however fast it is.
+const (
+	pipeBytes  = 4096
+	linesAhead = 100
+)
 
 // Client makes the command for a family's program: an interpreter with a file, or a binary. Its environment gains what
 // the package doc says.
@@ -24,12 +37,14 @@ type Client func(program string, args ...string) *exec.Cmd
 type Program struct {
 	t     testing.TB
 	name  string
+	in    io.Writer
 	lines chan string
 	said  []string
 	ahead []string // deliveries told of before what was waited for
 }
 
-// Start starts the family's program with the environment variables (KEY=VALUE) added. It is killed when the test ends.
+// Start starts the family's program with the environment variables (KEY=VALUE) added. It is killed when the test ends, and
+// waits wherever it prints once it is about 700 short lines ahead of what the test has read.
 func (c Client) Start(t testing.TB, env []string, program string, args ...string) *Program {
 	t.Helper()
 	cmd := c(program, args...)
@@ -38,7 +53,11 @@ func (c Client) Start(t testing.TB, env []string, program string, args ...string
 	}
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	out, err := cmd.StdoutPipe()
+	out, err := smallPipe(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,26 +65,52 @@ func (c Client) Start(t testing.TB, env []string, program string, args ...string
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%s: %v", program, err)
 	}
-	p := &Program{t: t, name: strings.Join(append([]string{program}, args...), " "), lines: make(chan string, 1000)}
+	p := &Program{t: t, name: strings.Join(append([]string{program}, args...), " "), in: in, lines: make(chan string, linesAhead)}
 	end := make(chan struct{})
-	go func() {
-		defer close(p.lines)
-		s := bufio.NewScanner(out)
-		s.Buffer(nil, lineMax)
-		for s.Scan() {
-			select {
-			case p.lines <- s.Text():
-			case <-end:
-				return
-			}
-		}
-	}()
+	go p.read(out, end)
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		close(end)
 		_ = cmd.Wait()
 	})
 	return p
+}
+
+// smallPipe gives the command a pipe of pipeBytes to print to.
+func smallPipe(cmd *exec.Cmd) (io.Reader, error) {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := out.(*os.File).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var refused error
+	err = raw.Control(func(fd uintptr) { _, refused = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeBytes) })
+	return out, errors.Join(err, refused)
+}
+
+// read makes lines of what the program prints, until it ends or end is closed.
+func (p *Program) read(out io.Reader, end <-chan struct{}) {
+	defer close(p.lines)
+	s := bufio.NewScanner(out)
+	s.Buffer(nil, lineMax)
+	for s.Scan() {
+		select {
+		case p.lines <- s.Text():
+		case <-end:
+			return
+		}
+	}
+}
+
+// Tell gives the program a line to read on its standard input.
+func (p *Program) Tell(line string) {
+	p.t.Helper()
+	if _, err := fmt.Fprintln(p.in, line); err != nil {
+		p.t.Fatalf("%s does not hear %q: %v\n%s", p.name, line, err, p.tail())
+	}
 }
 
 // Line waits for the next line; more is false once the program has ended.

@@ -76,6 +76,9 @@ func consumeInto(c *resume.Consumer, x *seen) error {
 	return nil
 }
 
+// later is a queue that a consumer comes to when all is over.
+const later = "later"
+
 // helped is a run of the application on nodes that are behind doors.
 type helped struct {
 	t     *testing.T
@@ -125,8 +128,12 @@ func (h *helped) dial(first int) *resume.Session {
 	s, err := resume.Dial(h.ctx, resume.Options{
 		URLs: urls,
 		Setup: func(ch *amqp.Channel) error {
-			_, err := ch.QueueDeclare("helped", true, false, false, false, nil)
-			return err
+			for _, queue := range []string{"helped", later} {
+				if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 		Events: h.event,
 	})

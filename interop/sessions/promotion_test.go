@@ -20,10 +20,15 @@ type promotedRun struct {
 	promoted chan struct{} // one for each session that has noticed
 }
 
-func newPromotedRun(t *testing.T, ctx context.Context, o harness.PairOptions) *promotedRun {
+func pairOf(t *testing.T, o harness.PairOptions) *harness.Pair {
 	t.Helper()
 	o.Args = []string{"--groups", "2"}
-	r := &promotedRun{pair: harness.StartPair(t, o), promoted: make(chan struct{}, 2)}
+	return harness.StartPair(t, o)
+}
+
+func newPromotedRun(t *testing.T, ctx context.Context, pair *harness.Pair) *promotedRun {
+	t.Helper()
+	r := &promotedRun{pair: pair, promoted: make(chan struct{}, 2)}
 	r.helped = newHelped(t, ctx, slices.Concat(r.pair.Source.Members(), r.pair.Standby.Members()), func(e resume.Event) {
 		if e.Kind != resume.Failed { // the standby's nodes refuse all the time
 			t.Logf("%s %s %v", e.Kind, e.Address, e.Err)
@@ -39,9 +44,6 @@ func newPromotedRun(t *testing.T, ctx context.Context, o harness.PairOptions) *p
 // the standby when the source has been silent for longer than silence.
 func (r *promotedRun) loseTheLastMoment(n int, silence time.Duration) {
 	r.t.Helper()
-	if err := r.pair.WaitCaughtUpWithin(500, time.Minute); err != nil {
-		r.t.Fatal(err)
-	}
 	r.pair.CutLinks()
 	before := r.delivered()
 	r.await(30*time.Second, func(context.Context) error {
@@ -80,6 +82,44 @@ func (r *promotedRun) awaitPromoted() {
 	}
 }
 
+// publishForLater publishes to a queue from which nobody consumes until the returned function is called: it waits for the end
+// of the publishing, and wants to be handed all of it once, in order.
+func (r *promotedRun) publishForLater(stop <-chan struct{}) (consume func()) {
+	r.t.Helper()
+	published := make(chan int, 1)
+	go func() {
+		n, err := publishUntil(r.ctx, r.publishing, later, later, stop)
+		if err != nil {
+			r.t.Error(err)
+		}
+		published <- n
+	}()
+	return func() {
+		r.t.Helper()
+		total := <-published
+		c, err := r.consuming.Consume(r.ctx, later, resume.ConsumeOptions{})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		got := seen{last: map[string]int{}}
+		for got.total < total && len(got.faults) == 0 {
+			select {
+			case d := <-c.Deliveries():
+				got.take(string(d.Body))
+				if err := d.Ack(false); err != nil {
+					r.t.Error(err)
+				}
+			case <-time.After(20 * time.Second):
+				got.faults = append(got.faults, "nothing more came")
+			}
+		}
+		r.t.Logf("published for later %d, delivered %d", total, got.total)
+		if len(got.faults) > 0 {
+			r.t.Errorf("published for later %d, delivered %d: %.10q", total, got.total, got.faults)
+		}
+	}
+}
+
 // await waits for a condition of the run.
 func (r *promotedRun) await(atMost time.Duration, condition func(context.Context) error) {
 	r.t.Helper()
@@ -102,8 +142,8 @@ func (r *promotedRun) disturbBoth(messages int, random *rand.Rand) {
 }
 
 // TestHelperLosesAndDoublesNothingWhenAStandbyIsPromotedThatHadNotHeardOfTheLastMoment: the standby is cut off for a moment while
-// the source confirms and delivers, and then the source dies. What was confirmed in that moment is published again, and
-// the consumer, which has worked it off, is not handed it twice.
+// the source confirms and delivers, and then the source dies. What was confirmed in that moment is published again; the
+// consumer that has worked it off is not handed it twice, and what nobody had yet is there.
 func TestHelperLosesAndDoublesNothingWhenAStandbyIsPromotedThatHadNotHeardOfTheLastMoment(t *testing.T) {
 	nodes, lost, length := 1, 200, 2*time.Minute
 	if *long {
@@ -112,13 +152,17 @@ func TestHelperLosesAndDoublesNothingWhenAStandbyIsPromotedThatHadNotHeardOfTheL
 	first := firstSeed(t)
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
-	r := newPromotedRun(t, ctx, harness.PairOptions{Nodes: nodes})
+	r := newPromotedRun(t, ctx, pairOf(t, harness.PairOptions{Nodes: nodes}))
 	stop := make(chan struct{})
 	total := r.publish(stop, "a", "b")
+	consumeTheRest := r.publishForLater(stop)
 	silence := time.Duration(0)
 	if *long {
 		r.disturbBoth(18_000, rand.New(rand.NewPCG(first, 2)))
 		silence = 12 * time.Second // longer than a session looks back
+	}
+	if err := r.pair.WaitCaughtUpWithin(500, time.Minute); err != nil {
+		t.Fatal(err)
 	}
 	r.loseTheLastMoment(lost, silence)
 	after := r.delivered()
@@ -129,11 +173,28 @@ func TestHelperLosesAndDoublesNothingWhenAStandbyIsPromotedThatHadNotHeardOfTheL
 		return nil
 	})
 	close(stop)
+	consumeTheRest()
 	r.judge(total())
 	r.wantHosts()
 	if err := r.pair.Standby.Fingerprints(30 * time.Second); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestHelperLosesNothingOfASessionThatBeganInTheLastMoment: the promoted cluster knows neither the sessions nor their queues.
+func TestHelperLosesNothingOfASessionThatBeganInTheLastMoment(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	pair := pairOf(t, harness.PairOptions{})
+	pair.CutLinks()
+	r := newPromotedRun(t, ctx, pair)
+	stop := make(chan struct{})
+	total := r.publish(stop, "a")
+	consumeTheRest := r.publishForLater(stop)
+	r.loseTheLastMoment(100, 0)
+	close(stop)
+	consumeTheRest()
+	r.judge(total())
 }
 
 // wantHosts wants clients to be told of the promoted cluster's nodes, and not of the dead source's.

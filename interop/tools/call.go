@@ -50,8 +50,14 @@ func mustCall(t testing.TB, admin, method, path, body string) string {
 // get reads a path's JSON.
 func get(t testing.TB, admin, path string) (v any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(mustCall(t, admin, "GET", path, "")), &v); err != nil {
-		t.Fatalf("%s%s: %v", admin, path, err)
-	}
+	decode(t, mustCall(t, admin, "GET", path, ""), &v)
 	return v
+}
+
+// decode reads JSON.
+func decode(t testing.TB, text string, v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		t.Fatalf("%v in %.200s", err, text)
+	}
 }

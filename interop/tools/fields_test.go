@@ -33,7 +33,7 @@ var reads = []struct {
 	{"exporters", "/api/nodes", "[].name [].type [].running [].os_pid [].uptime [].fd_used [].fd_total [].sockets_used [].mem_used [].mem_alarm [].disk_free [].disk_free_alarm " +
 		"[].proc_used [].processors [].partitions [].exchange_types.[].name [].auth_mechanisms.[].name [].applications.[].version"},
 	{"exporters", "/api/queues", "[].name [].vhost [].durable [].auto_delete [].exclusive [].arguments [].node [].state [].type [].policy [].operator_policy [].consumers [].messages_details.rate " +
-		"[].messages_ready_details.rate [].message_bytes_ready [].single_active_consumer_tag [].message_stats.publish [].message_stats.ack [].message_stats.deliver [].message_stats.redeliver"},
+		"[].messages_ready_details.rate [].message_bytes [].message_bytes_ready [].message_bytes_unacknowledged [].message_bytes_persistent [].effective_policy_definition [].single_active_consumer_tag [].message_stats.publish [].message_stats.ack [].message_stats.deliver [].message_stats.redeliver"},
 	{"exporters", "/api/exchanges", "[].name [].vhost [].type [].durable [].auto_delete [].internal [].arguments"},
 	{"exporters", "/api/exchanges/%2F/t.x", "message_stats.publish_in message_stats.publish_in_details.rate message_stats.publish_out"},
 	{"exporters", "/api/connections", "[].name [].vhost [].user [].node [].state [].protocol [].peer_host [].peer_port [].host [].port [].ssl [].channels [].channel_max [].frame_max [].timeout " +
@@ -54,7 +54,9 @@ var reads = []struct {
 	{"management clients", "/api/cluster-name", "name"},
 	{"management clients", "/api/aliveness-test/%2F", "status"},
 	{"management clients", "/api/healthchecks/node", "status"},
-	{"management clients", "/api/feature-flags", ""}, {"management clients", "/api/extensions", ""}, {"management clients", "/api/parameters", ""},
+	{"management clients", "/api/feature-flags", "[].name [].state [].desc [].doc_url [].stability [].provided_by"},
+	{"management clients", "/api/auth/attempts/understudy@1", "[].protocol [].auth_attempts [].auth_attempts_failed [].auth_attempts_succeeded"},
+	{"management clients", "/api/extensions", ""}, {"management clients", "/api/parameters", ""},
 	{"management clients", "/api/vhost-limits", ""}, {"management clients", "/api/user-limits", ""}, {"management clients", "/api/operator-policies", ""},
 	{"management clients", "/api/global-parameters", "[].name [].value"},
 	{"management clients", "/api/connections/username/guest", "[].name [].vhost [].user [].node"},

@@ -64,6 +64,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	readers map[string]*Reader
+	warned  time.Time // of a token that was refused
 }
 
 // Reader is a standby that reads here.
@@ -133,8 +134,25 @@ func bearer(r *http.Request) string {
 }
 
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, reason string) {
-	s.o.Logger.Debug("link request refused", "path", r.URL.Path, "from", r.RemoteAddr, "status", status, "reason", reason)
+	s.o.Logger.Log(r.Context(), s.gravity(status), "link request refused", "path", r.URL.Path, "from", r.RemoteAddr, "status", status, "reason", reason)
 	wire.WriteJSON(w, status, wire.Refusal{Reason: reason})
+}
+
+// warnEvery is how often the log tells of tokens that are refused: who has a wrong one shows it several times a second.
+const warnEvery = time.Minute
+
+// gravity is how loudly a refusal is logged.
+func (s *Server) gravity(status int) slog.Level {
+	if status != http.StatusUnauthorized && status != http.StatusForbidden {
+		return slog.LevelDebug
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.warned) < warnEvery {
+		return slog.LevelDebug
+	}
+	s.warned = time.Now()
+	return slog.LevelWarn
 }
 
 // decode reads a request's body; it has answered already where it fails.

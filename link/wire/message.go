@@ -131,8 +131,9 @@ type Fence struct {
 
 // FenceAnswer says whether the fence is committed in every group, or why not.
 type FenceAnswer struct {
-	Fenced bool   `json:"fenced"`
-	Reason string `json:"reason,omitempty"`
+	Fenced  bool   `json:"fenced"`
+	Reason  string `json:"reason,omitempty"`
+	Cluster string `json:"cluster,omitempty"` // of the node that answers, where that is not the one to be fenced
 }
 
 // Refusal is the body of an answer that is no success.

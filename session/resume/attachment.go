@@ -208,7 +208,7 @@ func (s *Session) settleIn(a *attachment) (how EventKind, err error) {
 	if how, err = s.compare(a.status); err != nil {
 		return 0, err
 	}
-	s.bare = s.bare || a.status.new
+	s.bare = s.bare || a.status.new || how == Promoted
 	if s.bare && s.o.Setup != nil {
 		if err = s.o.Setup(a.general); err != nil {
 			return 0, err

@@ -24,8 +24,9 @@ type Options struct {
 	Expiry time.Duration
 	// Config is for amqp.DialConfig: SASL, TLS, heartbeat, properties. Recovery must be nil.
 	Config amqp.Config
-	// Setup declares what the application needs. It is called on a channel of its own whenever the session is new: at the
-	// first start, and when it was away for longer than its expiry. It may be called again when it was interrupted.
+	// Setup declares what the application needs. It is called on a channel of its own whenever the session is new, which is at
+	// the first start and when it was away for longer than its expiry; and after a promotion, for the standby may not have heard
+	// of what was declared last. It may be called again when it was interrupted.
 	Setup func(*amqp.Channel) error
 	// Events hears of what happens to the connection; may be nil. It must return soon.
 	Events func(Event)

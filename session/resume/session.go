@@ -24,7 +24,7 @@ type Session struct {
 	hosts      []string      // that the broker told of
 	address    string        // of the last attachment
 	generation int64         // of the cluster then
-	bare       bool          // the session is new, and Setup has not been through
+	bare       bool          // Setup is due, and has not been through
 	err        error
 }
 

@@ -28,6 +28,9 @@ type State interface {
 	HasVhost(name string) bool
 	Queues(vhost string) []api.Queue
 	Queue(vhost, name string) (api.Queue, bool)
+	// QueueRefs are the queues of Queues, in the same order; QueuesAt makes rows of those among them that are still there.
+	QueueRefs(vhost string) []api.QueueRef
+	QueuesAt([]api.QueueRef) []api.Queue
 	Exchanges(vhost string) []api.Exchange
 	Bindings(vhost string) []api.Binding
 	Consumers(vhost string) []api.Consumer
@@ -48,13 +51,16 @@ type Cluster interface {
 	Certificates() []api.Expiring
 	// Nodes are the members; what only a node itself knows is missing of one that does not answer.
 	Nodes(ctx context.Context) []api.Node
+	// LoginAttempts are those at the node of that name. Errors: NotFound, Unavailable.
+	LoginAttempts(ctx context.Context, node string) ([]api.LoginAttempts, error)
 	AddMember(ctx context.Context, id uint64, address string) error
 	PromoteMember(ctx context.Context, id uint64) error
 	RemoveMember(ctx context.Context, id uint64) error
 	TransferLeader(ctx context.Context, group, id uint64) error
 }
 
-// Login answers who a caller is. The error's text goes to the log, never to the caller.
+// Login answers who a caller is. An Unavailable error says that this cannot be judged now, and is told; any other one's text goes
+// to the log, never to the caller.
 type Login func(user, password string, peer net.Addr) (api.Whoami, error)
 
 // Options configure a Handler.

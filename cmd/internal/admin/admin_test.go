@@ -27,6 +27,7 @@ type fake struct {
 	calls        []string // verbs called
 	certificates []api.Expiring
 	sessions     []api.Session
+	made         int // rows of queues made one by one
 }
 
 func (f *fake) Vhosts() []api.Vhost       { return []api.Vhost{{Name: "/", Group: 1}} }
@@ -46,6 +47,23 @@ func (f *fake) Queue(vhost, name string) (api.Queue, bool) {
 	}
 	return api.Queue{}, false
 }
+func (f *fake) QueueRefs(vhost string) []api.QueueRef {
+	refs := []api.QueueRef{}
+	for _, q := range f.Queues(vhost) {
+		refs = append(refs, api.QueueRef{Name: q.Name, Vhost: q.Vhost})
+	}
+	return refs
+}
+func (f *fake) QueuesAt(refs []api.QueueRef) []api.Queue {
+	f.made += len(refs)
+	rows := []api.Queue{}
+	for _, ref := range refs {
+		if q, ok := f.Queue(ref.Vhost, ref.Name); ok {
+			rows = append(rows, q)
+		}
+	}
+	return rows
+}
 func (f *fake) Traffic([]string) api.Traffic    { return api.Traffic{} }
 func (f *fake) Totals([]string) map[string]any  { return nil }
 func (f *fake) Exchanges(string) []api.Exchange { return []api.Exchange{{Vhost: "/", Type: "direct"}} }
@@ -64,6 +82,12 @@ func (f *fake) Cluster() api.Cluster {
 func (f *fake) Groups() []api.Group { return f.groups }
 func (f *fake) Listeners() []api.Listener {
 	return []api.Listener{{Protocol: "amqp", Port: 5672}}
+}
+func (f *fake) LoginAttempts(_ context.Context, node string) ([]api.LoginAttempts, error) {
+	if node != f.Name() {
+		return nil, NotFound{errors.New("no such node")}
+	}
+	return []api.LoginAttempts{{Protocol: "http", All: 3, Failed: 1, Succeeded: 2}}, nil
 }
 func (f *fake) AddMember(_ context.Context, id uint64, address string) error {
 	return f.called("add %d=%s", id, address)
@@ -118,6 +142,8 @@ func (f *fake) ClearTopicPermission(_ context.Context, by, user, vhost, exchange
 func (f *fake) login(user, password string, peer net.Addr) (api.Whoami, error) {
 	tcp, ok := peer.(*net.TCPAddr)
 	switch {
+	case user == "early":
+		return api.Whoami{}, Unavailable{errors.New("users are not known yet")}
 	case user == "plain" && password == "p":
 		return api.Whoami{Name: user, Tags: []string{"impersonator"}}, nil
 	case user != "guest" && password == "p": // named after its tag
@@ -152,6 +178,13 @@ func (f *fake) call(method, path, body string, edit ...func(*http.Request)) *htt
 	w := httptest.NewRecorder()
 	f.handler().ServeHTTP(w, r)
 	return w
+}
+
+func TestALoginThatCannotBeJudgedIsNotRefused(t *testing.T) {
+	w := (&fake{}).call("GET", "/api/queues", "", func(r *http.Request) { r.SetBasicAuth("early", "p") })
+	if w.Code != 503 || w.Header().Get("Retry-After") == "" || w.Header().Get("WWW-Authenticate") != "" || !strings.Contains(w.Body.String(), "users are not known yet") {
+		t.Errorf("%d %v %s, want 503 with the reason and when to come again", w.Code, w.Header(), w.Body)
+	}
 }
 
 func TestTheAPINeedsAPassword(t *testing.T) {
@@ -277,6 +310,24 @@ func TestWhatIsNotThereIs404AsRabbitMQSaysIt(t *testing.T) {
 	}
 	if w := f.call("DELETE", "/api/connections/b", ""); w.Code != 404 {
 		t.Errorf("close of a connection that is not there: %d", w.Code)
+	}
+}
+
+func TestLoginAttemptsAndFeatureFlags(t *testing.T) {
+	for _, c := range []struct {
+		method, path string
+		status       int
+		says         string
+	}{
+		{"GET", "/api/auth/attempts/understudy@1", 200, `[{"protocol":"http","auth_attempts":3,"auth_attempts_failed":1,"auth_attempts_succeeded":2}]`},
+		{"GET", "/api/auth/attempts/understudy@2", 404, "no such node"},
+		{"GET", "/api/feature-flags", 200, `{"name":"quorum_queue","state":"enabled","stability":"stable","provided_by":"rabbit",`},
+		{"PUT", "/api/feature-flags/quorum_queue/enable", 204, ""},
+		{"PUT", "/api/feature-flags/stream_queue/enable", 400, `"reason":"unsupported"`},
+	} {
+		if w := (&fake{}).call(c.method, c.path, ""); w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s %s: %d %s, want %d with %s", c.method, c.path, w.Code, w.Body, c.status, c.says)
+		}
 	}
 }
 

@@ -34,12 +34,18 @@ func done(w http.ResponseWriter, err error) {
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
 	case errors.As(err, new(Unavailable)):
-		fail(w, http.StatusServiceUnavailable, "unavailable", oneLine(err))
+		unavailable(w, err)
 	case errors.As(err, new(Conflict)):
 		fail(w, http.StatusConflict, "conflict", oneLine(err))
 	default:
 		fail(w, http.StatusBadRequest, "bad_request", oneLine(err))
 	}
+}
+
+// unavailable answers for what the cluster may do a moment later.
+func unavailable(w http.ResponseWriter, err error) {
+	w.Header().Set("Retry-After", "1")
+	fail(w, http.StatusServiceUnavailable, "unavailable", oneLine(err))
 }
 
 // oneLine keeps joined errors on the one line that a verb prints.

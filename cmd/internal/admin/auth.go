@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"mime"
 	"net"
 	"net/http"
@@ -25,6 +26,10 @@ func (h *Handler) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth() // who gives none is judged as nobody
 		caller, err := h.o.Login(user, password, peerOf(r))
+		if errors.As(err, new(Unavailable)) {
+			unavailable(w, err)
+			return
+		}
 		if err != nil {
 			h.o.Logger.Warn("admin login refused", "user", user, "from", r.RemoteAddr, "error", err)
 			unauthorized(w, "Login failed")

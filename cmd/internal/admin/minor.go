@@ -2,6 +2,7 @@ package admin
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 )
@@ -11,11 +12,12 @@ func (h *Handler) minorRoutes() router {
 	return router{
 		{"GET", "/api/cluster-name", h.clusterName},
 		{"GET", "/api/extensions", fixed([]any{})},
-		{"GET", "/api/feature-flags", fixed([]any{})},
+		{"GET", "/api/feature-flags", fixed(featureFlags)},
+		{"PUT", "/api/feature-flags/{name}/enable", h.administrators(enableFeature)},
 		{"GET", "/api/deprecated-features", fixed([]any{})},
 		{"GET", "/api/deprecated-features/used", fixed([]any{})},
 		{"GET", "/api/auth", fixed(map[string]bool{"oauth_enabled": false})},
-		{"GET", "/api/auth/attempts/{node}", h.monitors(fixed([]any{}))},
+		{"GET", "/api/auth/attempts/{node}", h.monitors(h.loginAttempts)},
 		{"GET", "/api/global-parameters", h.administrators(h.globalParameters)},
 		{"GET", "/api/global-parameters/{name}", h.administrators(h.globalParameter)},
 		{"GET", "/api/federation-links", fixed([]any{})},
@@ -35,6 +37,39 @@ func (h *Handler) clusterName(w http.ResponseWriter, _ *http.Request) {
 // noComponent refuses what only plugins of RabbitMQ's know (shovel, federation-upstream), in RabbitMQ's words.
 func noComponent(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusBadRequest, "bad_request", "Validation failed\n\ncomponent "+r.PathValue("component")+" not found\n")
+}
+
+func (h *Handler) loginAttempts(w http.ResponseWriter, r *http.Request) {
+	rows, err := h.o.Cluster.LoginAttempts(r.Context(), r.PathValue("node"))
+	if err != nil {
+		made(w, true, err)
+		return
+	}
+	answer(w, http.StatusOK, rows)
+}
+
+// featureFlags are those of RabbitMQ's that say something of this broker.
+var featureFlags = []api.FeatureFlag{
+	flag("drop_unroutable_metric", "Messages that are dropped for want of a route are counted"),
+	flag("empty_basic_get_metric", "A basic.get of an empty queue is counted"),
+	flag("implicit_default_bindings", "Every queue is bound to the default exchange without a binding of its own"),
+	flag("quorum_queue", "Queues of the type quorum"),
+	flag("user_limits", "Limits of a user's connections and channels"),
+	flag("virtual_host_metadata", "Vhosts have a description, tags and a default type of queues"),
+}
+
+func flag(name, desc string) api.FeatureFlag {
+	return api.FeatureFlag{Name: name, State: "enabled", Stability: "stable", ProvidedBy: "rabbit", Desc: desc}
+}
+
+// enableFeature has nothing to do for what is always enabled.
+func enableFeature(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if !slices.ContainsFunc(featureFlags, func(f api.FeatureFlag) bool { return f.Name == name }) {
+		fail(w, http.StatusBadRequest, "bad_request", "unsupported") // in RabbitMQ's word
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // globals are the global parameters: what RabbitMQ keeps there that we have.

@@ -27,32 +27,42 @@ const filterBytesMax = 1000
 // list answers rows as the query asks: filtered by name and cut into pages (page, page_size, name, use_regex), sorted
 // (sort, sort_reverse) and with chosen fields (columns). Without page the answer is the bare list.
 func list[T any](w http.ResponseWriter, r *http.Request, rows []T, name func(T) string) {
-	q := r.URL.Query()
-	total := len(rows)
-	paged := q.Get("page") != ""
-	if paged {
-		match, err := matcher(q)
-		if err != nil {
-			fail(w, http.StatusBadRequest, "invalid_regex", err.Error())
-			return
+	listMade(w, r.URL.Query(), rows, name, func(rows []T) []T { return rows })
+}
+
+// listMade is list of rows that are made of keys: unless the query has them sorted, of those of the page alone.
+func listMade[K, T any](w http.ResponseWriter, q url.Values, keys []K, name func(K) string, rows func([]K) []T) {
+	if q.Get("page") == "" {
+		if items, ok := shape(w, rows(keys), q); ok {
+			answer(w, http.StatusOK, items)
 		}
-		rows = slices.DeleteFunc(slices.Clone(rows), func(row T) bool { return !match(name(row)) })
+		return
 	}
-	items, err := shape(rows, q)
+	match, err := matcher(q)
 	if err != nil {
-		fail(w, http.StatusBadRequest, "bad_request", err.Error())
+		fail(w, http.StatusBadRequest, "invalid_regex", err.Error())
 		return
 	}
-	if !paged {
-		answer(w, http.StatusOK, items)
-		return
-	}
-	page, err := cut(items, q)
+	total := len(keys)
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key K) bool { return !match(name(key)) })
+	page, from, err := cut(len(keys), q)
 	if err != nil {
 		fail(w, http.StatusBadRequest, "page_out_of_range", err.Error())
 		return
 	}
 	page.TotalCount = total
+	sorted := q.Get("sort") != ""
+	if !sorted {
+		keys = keys[from : from+page.ItemCount]
+	}
+	items, ok := shape(w, rows(keys), q)
+	if !ok {
+		return
+	}
+	if sorted {
+		items = items[min(from, len(items)):min(from+page.ItemCount, len(items))] // a row may have gone meanwhile
+	}
+	page.Items, page.ItemCount = items, len(items)
 	answer(w, http.StatusOK, page)
 }
 
@@ -75,8 +85,16 @@ func matcher(q url.Values) (func(string) bool, error) {
 	return func(s string) bool { return strings.Contains(strings.ToLower(s), name) }, nil
 }
 
-// shape sorts rows and picks columns; as they are if neither is asked for.
-func shape[T any](rows []T, q url.Values) ([]any, error) {
+// shape sorts rows and picks columns; as they are if neither is asked for. false: it has answered the caller.
+func shape[T any](w http.ResponseWriter, rows []T, q url.Values) ([]any, bool) {
+	out, err := shaped(rows, q)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "bad_request", err.Error())
+	}
+	return out, err == nil
+}
+
+func shaped[T any](rows []T, q url.Values) ([]any, error) {
 	out := make([]any, len(rows))
 	by, columns := q.Get("sort"), q.Get("columns")
 	if by == "" && columns == "" {
@@ -96,10 +114,7 @@ func shape[T any](rows []T, q url.Values) ([]any, error) {
 		}
 	}
 	if by != "" {
-		order := 1
-		if q.Get("sort_reverse") == "true" {
-			order = -1
-		}
+		order := orderOf(q)
 		slices.SortStableFunc(objects, func(a, b map[string]any) int {
 			return order * compare(field(a, by), field(b, by))
 		})
@@ -108,6 +123,14 @@ func shape[T any](rows []T, q url.Values) ([]any, error) {
 		out[i] = pick(o, columns)
 	}
 	return out, nil
+}
+
+// orderOf is -1 where the query wants a reverse order, else 1.
+func orderOf(q url.Values) int {
+	if q.Get("sort_reverse") == "true" {
+		return -1
+	}
+	return 1
 }
 
 // field reads a dotted path.
@@ -162,25 +185,22 @@ func put(o map[string]any, path string, v any) {
 	put(inner, rest, v)
 }
 
-// cut answers the page that q asks for.
-func cut(items []any, q url.Values) (api.Page, error) {
+// cut answers the page of so many rows that q asks for, and which row is its first.
+func cut(rows int, q url.Values) (p api.Page, from int, err error) {
 	page, err := strconv.Atoi(q.Get("page"))
 	if err != nil || page < 1 {
-		return api.Page{}, fmt.Errorf("page %q is no number from 1 on", q.Get("page"))
+		return p, 0, fmt.Errorf("page %q is no number from 1 on", q.Get("page"))
 	}
 	size := pageSizeDefault
 	if s := q.Get("page_size"); s != "" {
 		if size, err = strconv.Atoi(s); err != nil || size < 1 || size > pageSizeMax {
-			return api.Page{}, fmt.Errorf("page_size %q is not from 1 to %d", s, pageSizeMax)
+			return p, 0, fmt.Errorf("page_size %q is not from 1 to %d", s, pageSizeMax)
 		}
 	}
-	count := max(1, (len(items)+size-1)/size)
+	count := max(1, (rows+size-1)/size)
 	if page > count {
-		return api.Page{}, fmt.Errorf("page %d of %d: page_size %d, %d rows", page, count, size, len(items))
+		return p, 0, fmt.Errorf("page %d of %d: page_size %d, %d rows", page, count, size, rows)
 	}
-	on := items[(page-1)*size : min(page*size, len(items))]
-	return api.Page{
-		FilteredCount: len(items), ItemCount: len(on), Items: on,
-		Page: page, PageCount: count, PageSize: size,
-	}, nil
+	from = (page - 1) * size
+	return api.Page{FilteredCount: rows, ItemCount: min(size, rows-from), Page: page, PageCount: count, PageSize: size}, from, nil
 }

@@ -56,6 +56,8 @@ func TestPages(t *testing.T) {
 		{"page=1&use_regex=true&pagination=false&name=%5Eq.$", 10, 10, 1, 100, "q0", "q9"},
 		{"page=1&page_size=1&sort=messages", 250, 1, 250, 1, "q249", "q249"},
 		{"page=1&page_size=1&sort=messages&sort_reverse=true", 250, 1, 250, 1, "q0", "q0"},
+		{"page=2&page_size=3&sort=name", 250, 3, 84, 3, "q100", "q102"},
+		{"page=1&page_size=2&sort=name&sort_reverse=true", 250, 2, 125, 2, "q99", "q98"},
 		{"page=1&name=nothing", 0, 0, 1, 100, "", ""},
 	} {
 		p, names := page(t, c.query)
@@ -65,6 +67,21 @@ func TestPages(t *testing.T) {
 		}
 		if c.items > 0 && (names[0] != c.first || names[len(names)-1] != c.last) {
 			t.Errorf("%s: from %s to %s, want %s to %s", c.query, names[0], names[len(names)-1], c.first, c.last)
+		}
+	}
+}
+
+func TestOnlyTheRowsOfAPageAreMade(t *testing.T) {
+	for query, want := range map[string]int{
+		"page=2":                              100,
+		"page=1&page_size=7&sort=name":        7,
+		"page=1&name=q24&disable_stats=true":  11,
+		"page=1&page_size=9&columns=messages": 9,
+		"page=1&sort=messages":                0, // all at once
+	} {
+		f := &fake{queues: queues(250)}
+		if w := f.call("GET", "/api/queues?"+query, ""); w.Code != 200 || f.made != want {
+			t.Errorf("%s: %d, %d rows are made, want %d", query, w.Code, f.made, want)
 		}
 	}
 }

@@ -91,6 +91,11 @@ func (s scoped) Queue(vhost, name string) (api.Queue, bool) {
 	return s.all.Queue(vhost, name)
 }
 
+func (s scoped) QueueRefs(vhost string) []api.QueueRef { return within(s, vhost, s.all.QueueRefs) }
+
+// QueuesAt is of what QueueRefs has answered.
+func (s scoped) QueuesAt(refs []api.QueueRef) []api.Queue { return s.all.QueuesAt(refs) }
+
 func (s scoped) VhostNames() []string {
 	return slices.DeleteFunc(s.all.VhostNames(), func(name string) bool { return !s.may(name) })
 }

@@ -158,20 +158,31 @@ type QueueWithTotals struct {
 type Queue struct {
 	QueueBasics
 	QueueTotals
-	MessagesDetails               Rate   `json:"messages_details"`
-	MessagesReadyDetails          Rate   `json:"messages_ready_details"`
-	MessagesUnacknowledgedDetails Rate   `json:"messages_unacknowledged_details"`
-	Consumers                     int    `json:"consumers"`
-	MessageBytesReady             uint64 `json:"message_bytes_ready"` // of the ready messages as they are kept
+	MessagesDetails               Rate `json:"messages_details"`
+	MessagesReadyDetails          Rate `json:"messages_ready_details"`
+	MessagesUnacknowledgedDetails Rate `json:"messages_unacknowledged_details"`
+	Consumers                     int  `json:"consumers"`
+	QueueBytes
 	// Policy and OperatorPolicy are the names of those that count for it, null for none.
 	Policy         *string `json:"policy"`
 	OperatorPolicy *string `json:"operator_policy"`
+	// EffectivePolicyDefinition is what these two say together.
+	EffectivePolicyDefinition map[string]any `json:"effective_policy_definition"`
 	// SingleActiveConsumerTag is of a queue that serves one consumer alone, null for none.
 	SingleActiveConsumerTag *string        `json:"single_active_consumer_tag"`
 	Leader                  string         `json:"leader,omitempty"`  // of a quorum queue: the node
 	Members                 []string       `json:"members,omitempty"` // of a quorum queue: nodes
 	Online                  []string       `json:"online,omitempty"`  // of them those that are up
 	MessageStats            map[string]any `json:"message_stats"`
+}
+
+// QueueBytes are what a queue's messages are kept in: bodies and what comes with them. (RabbitMQ counts bodies alone.)
+type QueueBytes struct {
+	MessageBytes               uint64 `json:"message_bytes"`
+	MessageBytesReady          uint64 `json:"message_bytes_ready"`
+	MessageBytesUnacknowledged uint64 `json:"message_bytes_unacknowledged"`
+	// MessageBytesPersistent are all of them: whatever its delivery mode, a message is on disk.
+	MessageBytesPersistent uint64 `json:"message_bytes_persistent"`
 }
 
 // QueueDetails is /api/queues/VHOST/NAME.

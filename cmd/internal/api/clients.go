@@ -50,6 +50,24 @@ type Expiring struct {
 	NotAfter time.Time `json:"not_after"`
 }
 
+// LoginAttempts is one row of /api/auth/attempts/NODE: logins since the node's start.
+type LoginAttempts struct {
+	Protocol  string `json:"protocol"` // amqp091 or http
+	All       uint64 `json:"auth_attempts"`
+	Failed    uint64 `json:"auth_attempts_failed"`
+	Succeeded uint64 `json:"auth_attempts_succeeded"`
+}
+
+// FeatureFlag is one row of /api/feature-flags.
+type FeatureFlag struct {
+	Name       string `json:"name"`
+	State      string `json:"state"` // enabled
+	Stability  string `json:"stability"`
+	ProvidedBy string `json:"provided_by"`
+	Desc       string `json:"desc"`
+	DocURL     string `json:"doc_url"`
+}
+
 // GlobalParameter is one row of /api/global-parameters.
 type GlobalParameter struct {
 	Name  string `json:"name"`

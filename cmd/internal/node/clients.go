@@ -42,6 +42,7 @@ func (n *Node) openClients() error {
 			ClusterName:     n.ClusterID,
 			Hosts:           n.hosts,
 			Announce:        n.sayToQueue,
+			Orphaned:        n.orphaned,
 		},
 		Logger: n.log,
 	})
@@ -131,28 +132,73 @@ func (n *Node) openAudit() error {
 
 // clientLogin judges AMQP clients, and takes note.
 func (n *Node) clientLogin(user, password string, peer net.Addr) (string, error) {
-	if n.noUsersYet() {
-		return user, nil // to be told that this is a standby
-	}
-	name, err := amqp.Logins(n.logins)(user, password, peer)
-	n.noteLogin(user, "", peer, err)
-	return name, err
+	return n.entering(user, "", peer, func() (*auth.Identity, error) { return n.logins.Authenticate(user, password, peer) })
 }
 
 // certifiedLogin judges AMQP clients that show a certificate and ask for EXTERNAL, and takes note.
 func (n *Node) certifiedLogin(cert *x509.Certificate, peer net.Addr) (string, error) {
 	user := certs.UserOf(cert, n.cfg.TLSLoginFrom)
-	name, err := amqp.CertifiedLogin(n.logins, user, peer)
-	n.noteLogin(user, "certificate "+cert.SerialNumber.Text(16), peer, err)
+	how := "certificate " + cert.SerialNumber.Text(16)
+	return n.entering(user, how, peer, func() (*auth.Identity, error) { return n.logins.Certified(user, peer) })
+}
+
+// entering judges an AMQP client and takes note, unless nobody can be judged now.
+func (n *Node) entering(user, how string, peer net.Addr, judge func() (*auth.Identity, error)) (string, error) {
+	if err := n.undecided(); err != nil {
+		return "", &session.Error{Code: core.CodeConnectionForced, Text: err.Error()}
+	}
+	name, err := amqp.NameOf(n.judged(judge))
+	n.noteLogin(user, how, peer, err)
 	return name, err
 }
 
+// undecided says why nobody's login can be judged here now, nil if it can: a standby does not know its source's users yet, or
+// the node does not hear what is changed.
+func (n *Node) undecided() error {
+	if n.noUsersYet() {
+		return errors.New(standbyReason)
+	}
+	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf && !n.standsBy() {
+		return errDeaf
+	}
+	return nil
+}
+
+// judged is what judge answers by the newest that the system group's state says: what the registry knows is a moment old.
+func (n *Node) judged(judge func() (*auth.Identity, error)) (*auth.Identity, error) {
+	known := n.accounts.registry.Generation()
+	who, err := judge()
+	if err == nil {
+		return who, nil
+	}
+	if n.accounts.refresh(); n.accounts.registry.Generation() != known {
+		return judge()
+	}
+	return nil, err
+}
+
 func (n *Node) noteLogin(user, how string, peer net.Addr, refusal error) {
+	n.attempts.amqp091.note(refusal)
 	e := audit.Event{Event: "login", User: user, Peer: peerText(peer), Text: how}
 	if refusal != nil {
 		e.Event, e.Text = "login_refused", refusal.Error()
 	}
 	n.audit.Write(e)
+}
+
+// orphaned says whether a queue is a connection's at a node that this one has no connection to. It looks into the group's state
+// only where there is such a node.
+func (n *Node) orphaned(vhost, queue string) bool {
+	if queue == "" || n.raft.ReachesAll() {
+		return false
+	}
+	home, ok := n.vhostHome(vhost)
+	if !ok {
+		return false
+	}
+	var at uint64
+	n.states[home.Group].View(func(m *core.Machine) { at = m.LockedAt(vhost, queue) })
+	return at != 0 && !n.raft.Reaches(at)
 }
 
 // isTopic says whether an exchange is a topic exchange, or is not known to this node yet: what is published right behind
@@ -181,13 +227,16 @@ func (n *Node) nobody(peer net.Addr) (api.Whoami, bool) {
 	return api.Whoami{Name: n.cfg.DefaultUser, Tags: api.Tags{admin.TagAdministrator}}, true
 }
 
+// errDeaf is why a node that has lost the system group's leader lets nobody in.
+var errDeaf = errors.New("node cannot reach the system group's leader")
+
 // attach lets a client in while the node hears of changes to what its user may do.
 func (n *Node) attach(ctx context.Context, a session.Attach, e session.Endpoint) (v091.Session, error) {
 	if err := n.admit(ctx); err != nil {
 		return nil, err
 	}
 	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf {
-		return nil, &session.Error{Code: core.CodeConnectionForced, Text: "node cannot reach the system group's leader"}
+		return nil, &session.Error{Code: core.CodeConnectionForced, Text: errDeaf.Error()}
 	}
 	return amqp.Sessions(n.broker)(ctx, a, e)
 }
@@ -211,12 +260,20 @@ func peerText(peer net.Addr) string {
 	return peer.String()
 }
 
-// login judges callers of the admin API, as AMQP clients are judged.
+// login judges callers of the admin API as AMQP clients are judged, but lets in whom it knows also while the node is cut off:
+// that is when people want to look. Who is refused then, or before the node knows anybody, hears admin.Unavailable.
 func (n *Node) login(user, password string, peer net.Addr) (api.Whoami, error) {
 	if who, ok := n.nobody(peer); ok {
 		return who, nil
 	}
-	who, err := n.logins.Authenticate(user, password, peer)
+	if n.accounts.registry.Generation() == 0 {
+		return api.Whoami{}, admin.Unavailable{Err: fmt.Errorf("users are not known yet: %w", cmp.Or(n.undecided(), errForming))}
+	}
+	who, err := n.judged(func() (*auth.Identity, error) { return n.logins.Authenticate(user, password, peer) })
+	if why := n.undecided(); err != nil && why != nil {
+		return api.Whoami{}, admin.Unavailable{Err: fmt.Errorf("%w, and by what it knew last the login is refused", why)}
+	}
+	n.attempts.http.note(err)
 	if r := (*auth.Refusal)(nil); errors.As(err, &r) {
 		n.audit.Write(audit.Event{Event: "login_refused", User: user, Peer: peerText(peer), Text: "admin API: " + r.Reason})
 		return api.Whoami{}, errors.New(r.Reason) // for the log

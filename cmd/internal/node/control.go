@@ -31,7 +31,7 @@ func (n *Node) control(ctx context.Context, vhost string, cmd entry.Command, sho
 // controlGroup is control for a group.
 func (n *Node) controlGroup(ctx context.Context, group uint64, cmd entry.Command, shows func(m *core.Machine) bool) error {
 	if n.standsBy() {
-		return admin.Unavailable{Err: errors.New(standbyReason + ": it takes what its source has")}
+		return errChangesNothing
 	}
 	if full, why := n.raft.ReadOnly(); full {
 		return admin.Unavailable{Err: errors.New(why)}

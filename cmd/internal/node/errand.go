@@ -65,6 +65,9 @@ func (n *Node) trusted(ctx context.Context, user, vhost string) (*errand, error)
 }
 
 func (n *Node) begin(ctx context.Context, t *errand, a session.Attach) (*errand, error) {
+	if n.standsBy() {
+		return nil, errChangesNothing
+	}
 	s, err := n.broker.Attach(ctx, a, t)
 	if err != nil {
 		return nil, refusal(err)

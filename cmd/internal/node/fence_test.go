@@ -40,7 +40,6 @@ func TestAFenceThatDoesNotFitThisClustersHistoryFencesNothing(t *testing.T) {
 		reason string
 		doubt  bool // it may be that two clusters serve
 	}{
-		"of another cluster":      {func(f *wire.Fence) { f.Cluster = "a-third" }, "not a-third", false},
 		"of no cluster":           {func(f *wire.Fence) { f.Cluster = "" }, "it is cluster", false},
 		"of no later generation":  {func(f *wire.Fence) { f.Generation = entry.Generation{} }, "generation", true},
 		"without a group":         {func(f *wire.Fence) { f.Cuts = f.Cuts[1:] }, "no cut of group 0", true},
@@ -59,6 +58,11 @@ func TestAFenceThatDoesNotFitThisClustersHistoryFencesNothing(t *testing.T) {
 		if n.Link().Fenced || n.Link().SplitBrain != c.doubt {
 			t.Errorf("%s: fenced %v, two clusters suspected %v", name, n.Link().Fenced, n.Link().SplitBrain)
 		}
+	}
+	other := fenceAt(t, n)
+	other.Cluster = "a-third"
+	if a, err := n.linkage.handover.Fence(t.Context(), other); err != nil || a.Fenced || a.Cluster != n.ClusterID() || n.Link().SplitBrain {
+		t.Errorf("a fence for another cluster: %+v, %v", a, err)
 	}
 	send(t, c, "work", "after")
 	if a, err := n.linkage.handover.Fence(t.Context(), fenceAt(t, n)); err != nil || !a.Fenced || n.Link().SplitBrain {

@@ -141,8 +141,12 @@ func (h *handover) everywhere(ctx context.Context, command func(uint64, core.Lin
 
 // Fence implements source.Switch.
 func (h *handover) Fence(ctx context.Context, f wire.Fence) (wire.FenceAnswer, error) {
-	if f.Cluster == "" || f.Cluster != h.n.ClusterID() {
-		return wire.FenceAnswer{}, fmt.Errorf("%w: it is cluster %s, not %s", source.ErrConflict, h.n.ClusterID(), f.Cluster)
+	own := h.n.ClusterID()
+	switch {
+	case f.Cluster == "" || own == "":
+		return wire.FenceAnswer{}, fmt.Errorf("%w: it is cluster %s, not %s", source.ErrConflict, own, f.Cluster)
+	case f.Cluster != own:
+		return wire.FenceAnswer{Cluster: own, Reason: "cluster " + own + " is here now"}, nil
 	}
 	cuts := map[uint64]entry.Position{}
 	for _, c := range f.Cuts {

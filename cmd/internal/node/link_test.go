@@ -98,8 +98,20 @@ func TestClientsOfAStandbyAreToldAtOpenAndMayComeBackAfterThePromotion(t *testin
 		t.Fatalf("dialled a standby: %v", err)
 	}
 	eventually(t, "the standby knows the vhost", func() bool { _, ok := standby.vhostHome("/"); return ok })
-	if err := standby.SetVhostLimit(t.Context(), "guest", "/", "max-queues", 5); !errors.As(err, new(admin.Unavailable)) || !strings.Contains(err.Error(), standbyReason) {
-		t.Errorf("a change of a standby: %v", err)
+	for what, change := range map[string]func() error{
+		"a limit": func() error { return standby.SetVhostLimit(t.Context(), "guest", "/", "max-queues", 5) },
+		"a user": func() error {
+			return standby.accounts.PutUser(t.Context(), "guest", "bob", api.NewUser{Password: new("b"), Tags: &api.Tags{}})
+		},
+		"a purge": func() error { return standby.PurgeQueue(t.Context(), "guest", "/", "work") },
+		"a vhost": func() error {
+			_, err := standby.PutVhost(t.Context(), "guest", "v", api.NewVhost{})
+			return err
+		},
+	} {
+		if err := change(); !errors.As(err, new(admin.Unavailable)) || !strings.Contains(err.Error(), standbyReason) {
+			t.Errorf("%s on a standby: %v", what, err)
+		}
 	}
 	if _, err := standby.Promote(t.Context()); err != nil {
 		t.Fatal(err)
@@ -192,6 +204,37 @@ func TestAFormerSourceIsFencedOnceItCanBeReached(t *testing.T) {
 	var refused *amqp.Error
 	if !errors.As(err, &refused) || refused.Code != amqp.ConnectionForced || !strings.Contains(refused.Reason, address(standby, protocolAMQP)) {
 		t.Errorf("dialled a fenced source: %v", err)
+	}
+	if s := standby.Link().Sources; len(s) != 1 || !s[0].Fenced || s[0].Error != "" {
+		t.Errorf("the promoted cluster says of its former source's nodes: %+v", s)
+	}
+	stop(t, source)
+	stop(t, standby)
+	standby = start(t, to) // it remembers, though nobody can tell it again
+	ready(t, standby)
+	eventually(t, "the promoted cluster has tried to tell its source", func() bool { return standby.Link().Sources[0].Error != "" })
+	if l := standby.Link(); l.SplitBrain {
+		t.Errorf("a source that had confirmed its fence is suspected to serve: %s", l.SplitBrainReason)
+	}
+}
+
+// A former source that was made a standby, or anything else, is no more: nobody will ever confirm its fence.
+func TestAFormerSourceThatIsAnotherClusterNowIsNotSuspectedToServe(t *testing.T) {
+	from, to := pair(t)
+	source, standby := start(t, from), start(t, to)
+	ready(t, source, standby)
+	follows(t, source, standby)
+	stop(t, source)
+	if _, err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "two clusters may serve", func() bool { return standby.Link().SplitBrain })
+	from.Data = filepath.Join(t.TempDir(), "anew")
+	other := start(t, from)
+	ready(t, other)
+	eventually(t, "the former source is no more", func() bool { return !standby.Link().SplitBrain })
+	if other.Link().Fenced || other.Link().SplitBrain {
+		t.Errorf("the cluster in its place is taken for it: %+v", other.Link())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -45,18 +46,33 @@ func (n *Node) Link() api.Link {
 
 // splitBrain says whether two clusters may serve at once, and why that is thought.
 func (n *Node) splitBrain() (bool, string) {
+	first := n.linkState(systemGroup)
+	if first.Gate.Fenced {
+		return false, "" // this one serves nobody
+	}
 	if why := n.linkage.handover.suspected.Load(); why != nil {
 		return true, "another cluster says that it was promoted in this one's place: " + *why
 	}
-	if c := n.linkage.conductor; c != nil && n.linkState(systemGroup).Role == core.RolePromoted && n.raft.Group(systemGroup).Status().Leader == n.cfg.NodeID {
-		for _, d := range c.Fences() {
-			if d.Fenced {
-				return false, ""
-			}
-		}
+	if n.linkage.conductor != nil && first.Role == core.RolePromoted && n.raft.Group(systemGroup).Status().Leader == n.cfg.NodeID && !n.sourceIsFenced() {
 		return true, "the former source has not confirmed that it is fenced"
 	}
 	return false, ""
+}
+
+// sourceIsFenced says whether one of the former source's nodes has confirmed the fence, which is its whole cluster's, or other
+// clusters are at the addresses of all of them.
+func (n *Node) sourceIsFenced() bool {
+	if len(n.linkage.reports.get().FencesDelivered) > 0 {
+		return true
+	}
+	fences := n.linkage.conductor.Fences()
+	replaced := 0
+	for _, d := range fences {
+		if d.Replaced {
+			replaced++
+		}
+	}
+	return replaced > 0 && replaced == len(n.cfg.LinkSources())
 }
 
 func (n *Node) linkGroups() []api.LinkGroup {
@@ -95,7 +111,11 @@ func (n *Node) linkSources() []api.LinkSource {
 	if n.linkage.follow == nil {
 		return rows
 	}
+	fences := n.linkage.conductor.Fences()
 	for _, s := range n.linkage.follow.Sources() {
+		if d, told := fences[s.Address]; told { // since the promotion it is not asked any more, but told
+			s.Fenced, s.Error = d.Fenced, d.Error
+		}
 		row := api.LinkSource{Address: s.Address, Role: s.Role, Fenced: s.Fenced, Error: s.Error}
 		if !s.Answered.IsZero() {
 			row.ContactAge = age(time.Since(s.Answered).Seconds())
@@ -163,10 +183,12 @@ func (n *Node) Promotion() (api.Promotion, bool) {
 	}
 	p := n.linkage.reports.get()
 	if n.linkage.conductor != nil {
-		p.FencesDelivered = map[string]bool{}
+		delivered := map[string]bool{}
 		for a, d := range n.linkage.conductor.Fences() {
-			p.FencesDelivered[a] = d.Fenced
+			delivered[a] = d.Fenced
 		}
+		maps.Copy(delivered, p.FencesDelivered)
+		p.FencesDelivered = delivered
 	}
 	return p, true
 }

@@ -39,29 +39,67 @@ func (n *Node) vhostsToList(vhost string) []string {
 
 // Queues lists queues.
 func (n *Node) Queues(vhost string) []api.Queue {
-	members, online := n.memberNames()
-	now := time.Now()
-	return gather(n, vhost, (*core.Machine).Queues, func(group uint64, q core.QueueInfo) api.Queue {
-		return n.queueRow(now, group, &q, members, online)
-	})
+	row := n.queueRows()
+	return gather(n, vhost, (*core.Machine).Queues, func(group uint64, q core.QueueInfo) api.Queue { return row(group, &q) })
+}
+
+// QueueRefs lists the names of queues.
+func (n *Node) QueueRefs(vhost string) []api.QueueRef {
+	list := func(m *core.Machine, vhost string) []api.QueueRef {
+		var refs []api.QueueRef
+		for _, name := range m.QueueNames(vhost) {
+			refs = append(refs, api.QueueRef{Name: name, Vhost: vhost})
+		}
+		return refs
+	}
+	return gather(n, vhost, list, func(_ uint64, q api.QueueRef) api.QueueRef { return q })
+}
+
+// QueuesAt are the rows of the queues among refs that are there.
+func (n *Node) QueuesAt(refs []api.QueueRef) []api.Queue {
+	row := n.queueRows()
+	rows := make([]api.Queue, 0, len(refs))
+	for _, ref := range refs {
+		if group, q, ok := n.queueAt(ref); ok {
+			rows = append(rows, row(group, &q))
+		}
+	}
+	return rows
+}
+
+func (n *Node) queueAt(ref api.QueueRef) (group uint64, q core.QueueInfo, ok bool) {
+	home, ok := n.vhostHome(ref.Vhost)
+	if ok {
+		n.states[home.Group].View(func(m *core.Machine) { q, ok = m.Queue(ref.Vhost, ref.Name) })
+	}
+	return home.Group, q, ok
 }
 
 // Queue is one queue's row.
-func (n *Node) Queue(vhost, name string) (row api.Queue, ok bool) {
-	home, ok := n.vhostHome(vhost)
-	if !ok {
-		return row, false
+func (n *Node) Queue(vhost, name string) (api.Queue, bool) {
+	rows := n.QueuesAt([]api.QueueRef{{Name: name, Vhost: vhost}})
+	if len(rows) == 0 {
+		return api.Queue{}, false
 	}
-	var q core.QueueInfo
-	n.states[home.Group].View(func(m *core.Machine) { q, ok = m.Queue(vhost, name) })
-	if !ok {
-		return row, false
-	}
-	members, online := n.memberNames()
-	return n.queueRow(time.Now(), home.Group, &q, members, online), true
+	return rows[0], true
 }
 
-func (n *Node) queueRow(now time.Time, group uint64, q *core.QueueInfo, members, online []string) api.Queue {
+// queueRows answers what makes rows of queues; the rows of one listing are of the same moment.
+func (n *Node) queueRows() func(group uint64, q *core.QueueInfo) api.Queue {
+	now := time.Now()
+	members, online := n.memberNames()
+	effective := n.effectivePolicies()
+	return func(group uint64, q *core.QueueInfo) api.Queue {
+		row := n.queueRow(now, group, q)
+		row.EffectivePolicyDefinition = effective(q)
+		if row.Type == "quorum" {
+			row.Leader, row.Members, row.Online = row.Node, members, online
+		}
+		return row
+	}
+}
+
+func (n *Node) queueRow(now time.Time, group uint64, q *core.QueueInfo) api.Queue {
 	arguments := jsontable.Decode(q.Arguments)
 	kind, _ := arguments["x-queue-type"].(string)
 	if kind == "" {
@@ -81,14 +119,15 @@ func (n *Node) queueRow(now time.Time, group uint64, q *core.QueueInfo, members,
 		MessagesDetails: rateOf(depths, "messages"), MessagesReadyDetails: rateOf(depths, "messages_ready"),
 		MessagesUnacknowledgedDetails: rateOf(depths, "messages_unacknowledged"),
 		Consumers:                     q.Consumers,
-		MessageBytesReady:             q.ReadyBytes, Policy: orNull(q.Policy), OperatorPolicy: orNull(q.OperatorPolicy),
+		QueueBytes: api.QueueBytes{
+			MessageBytes: q.ReadyBytes + q.UnacknowledgedBytes, MessageBytesReady: q.ReadyBytes,
+			MessageBytesUnacknowledged: q.UnacknowledgedBytes, MessageBytesPersistent: q.ReadyBytes + q.UnacknowledgedBytes,
+		},
+		Policy: orNull(q.Policy), OperatorPolicy: orNull(q.OperatorPolicy),
 		SingleActiveConsumerTag: orNull(q.Active), MessageStats: n.rates.stats(now, "queue\x00"+key, queueCounts(&q.Counters)),
 	}
 	if row.Node == "" {
 		row.State = "down"
-	}
-	if kind == "quorum" {
-		row.Leader, row.Members, row.Online = row.Node, members, online
 	}
 	return row
 }

@@ -74,6 +74,7 @@ type Node struct {
 	adminHandler atomic.Pointer[http.Handler]
 	audit        *audit.Log
 	logins       *auth.Authenticator
+	attempts     attempts
 	admin        *http.Server
 
 	rates         meter
@@ -284,6 +285,7 @@ func (n *Node) openStore() error {
 	n.openGate()
 	a := n.accounts
 	a.state, a.submit, a.changed = n.states[systemGroup].View, n.handle[systemGroup].Submit, n.broker.Reauthorize
+	a.standsBy = n.standsBy
 	return nil
 }
 
@@ -360,6 +362,8 @@ func (n *Node) observer() replication.Observer {
 	}
 }
 
+var errForming = errors.New("cluster is forming")
+
 // Ready answers nil when clients are served, or why they are not.
 func (n *Node) Ready() error {
 	if n.draining.Load() {
@@ -372,7 +376,7 @@ func (n *Node) Ready() error {
 		return fmt.Errorf("node is not registered in group %d", g)
 	}
 	if !n.formed.Load() {
-		return errors.New("cluster is forming")
+		return errForming
 	}
 	if full, why := n.raft.ReadOnly(); full {
 		return errors.New(why)

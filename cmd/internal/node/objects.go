@@ -56,7 +56,8 @@ func (n *Node) needQueue(vhost, name string) error {
 }
 
 func (n *Node) hasQueue(vhost, name string) bool {
-	return has(n, vhost, (*core.Machine).Queues, func(q core.QueueInfo) bool { return q.Name == name })
+	home, ok := n.vhostHome(vhost)
+	return ok && n.shown(home.Group, func(m *core.Machine) bool { _, ok := m.Queue(vhost, name); return ok })
 }
 
 func (n *Node) hasExchange(vhost, name string) bool {

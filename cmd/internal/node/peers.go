@@ -27,6 +27,7 @@ type question struct {
 var wants = map[string]func(*Node, question) any{
 	"node":        func(n *Node, _ question) any { return n.ownRow() },
 	"connections": func(n *Node, _ question) any { return n.ownConnections() },
+	"attempts":    func(n *Node, _ question) any { return n.ownAttempts() },
 	"close":       func(n *Node, q question) any { return n.clients.CloseConnection(q.Name, q.Reason) },
 }
 

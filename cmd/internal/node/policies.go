@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
@@ -13,6 +14,7 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/jsontable"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
 )
 
 // Policies lists policies, or with operator operator policies.
@@ -25,6 +27,31 @@ func (n *Node) Policies(vhost string, operator bool) []api.Policy {
 			Vhost: p.Vhost, Name: p.Name, Pattern: p.Pattern, ApplyTo: p.ApplyTo, Priority: p.Priority, Definition: jsontable.Decode(p.Definition),
 		}
 	})
+}
+
+// effectivePolicies answers what tells a queue's policies as one definition. The policies are read when the first queue with
+// one asks.
+func (n *Node) effectivePolicies() func(*core.QueueInfo) map[string]any {
+	type key struct {
+		vhost, name string
+		operator    bool
+	}
+	read := sync.OnceValue(func() map[key]message.Table {
+		tables := map[key]message.Table{}
+		gather(n, "", (*core.Machine).Policies, func(_ uint64, p core.PolicyInfo) struct{} {
+			t, _ := message.ParseTable(p.Definition) // it parsed when the policy was set
+			tables[key{p.Vhost, p.Name, p.Operator}] = t
+			return struct{}{}
+		})
+		return tables
+	})
+	return func(q *core.QueueInfo) map[string]any {
+		if q.Policy == "" && q.OperatorPolicy == "" {
+			return map[string]any{}
+		}
+		own, operator := read()[key{q.Vhost, q.Policy, false}], read()[key{q.Vhost, q.OperatorPolicy, true}]
+		return jsontable.Decode(message.AppendTable(nil, core.MergeDefinitions(own, operator)))
+	}
 }
 
 // SetPolicy makes or replaces a policy.

@@ -73,7 +73,7 @@ func TestPoliciesAreSetShownAndDeleted(t *testing.T) {
 		{"GET", op, "", 404, "Not Found"},
 		{"PUT", op, `{"pattern":"","definition":{"message-ttl":60000}}`, 201, ""},
 		{"GET", "/api/operator-policies/%2F", "", 200, `"message-ttl":60000`},
-		{"GET", "/api/queues/%2F/work", "", 200, `"policy":"p","operator_policy":"p"`},
+		{"GET", "/api/queues/%2F/work", "", 200, `"policy":"p","operator_policy":"p","effective_policy_definition":{"max-length":9,"message-ttl":60000}`},
 		{"GET", "/api/exchanges/%2F/amq.topic", "", 200, `"policy":"p"`},
 		{"DELETE", p, "", 204, ""},
 		{"DELETE", p, "", 404, "Not Found"},

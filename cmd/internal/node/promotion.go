@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,8 +24,9 @@ const cutPatience = 5 * time.Second
 
 // reports is what the node last knew of its source before the promotion.
 type reports struct {
-	mu   sync.Mutex
-	last api.Promotion
+	keeping sync.Mutex // held while the file is written
+	mu      sync.Mutex
+	last    api.Promotion
 }
 
 func (r *reports) get() api.Promotion {
@@ -39,15 +41,26 @@ func (r *reports) set(p api.Promotion) {
 	r.last = p
 }
 
+// fenced notes that a node of the former source has confirmed the fence.
+func (r *reports) fenced(address string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := maps.Clone(r.last.FencesDelivered)
+	if m == nil {
+		m = map[string]bool{}
+	}
+	m[address] = true
+	r.last.FencesDelivered = m
+}
+
+// FenceTaken implements link.Cluster: after a restart it is not asked for any more whether two clusters may serve.
+func (s standbyCluster) FenceTaken(address string) {
+	s.n.linkage.reports.fenced(address)
+	s.n.keepReport()
+}
+
 // watchPromotion makes the report at the promotion, and sees to it that the node then serves.
 func (n *Node) watchPromotion(ctx context.Context) {
-	name := filepath.Join(n.cfg.Data, promotionFile)
-	if b, err := os.ReadFile(name); err == nil {
-		var p api.Promotion
-		if json.Unmarshal(b, &p) == nil {
-			n.linkage.reports.set(p)
-		}
-	}
 	g := n.raft.Group(systemGroup)
 	var live map[uint64]int
 	var counted time.Time
@@ -65,11 +78,11 @@ func (n *Node) watchPromotion(ctx context.Context) {
 	fresh := n.linkage.reports.get().At == 0
 	whole := n.promotedWhole(ctx, cutPatience)
 	if fresh {
-		n.report(name, live)
+		n.report(live)
 	}
 	n.serveAsPromoted(ctx)
 	if !whole && fresh && n.promotedWhole(ctx, 0) {
-		n.report(name, live)
+		n.report(live)
 	}
 }
 
@@ -130,10 +143,11 @@ func (n *Node) liveSessions() map[uint64]int {
 }
 
 // report writes down what the node knows at the cut.
-func (n *Node) report(name string, live map[uint64]int) {
+func (n *Node) report(live map[uint64]int) {
 	first := n.linkState(systemGroup)
 	p := api.Promotion{
 		Kind: "forced", Cluster: n.ClusterID(), Source: first.Source, Generation: first.Generation.Number, At: time.Now().UnixMilli(),
+		FencesDelivered: n.linkage.reports.get().FencesDelivered,
 	}
 	if first.SwitchState == core.SwitchAccepted {
 		p.Kind, p.NothingCanMissing = "planned", true
@@ -153,9 +167,26 @@ func (n *Node) report(name string, live map[uint64]int) {
 		p.Groups = append(p.Groups, row)
 	}
 	n.linkage.reports.set(p)
-	b, err := json.MarshalIndent(p, "", "  ")
+	n.keepReport()
+}
+
+// recallReport reads what an earlier process of this node kept.
+func (n *Node) recallReport() {
+	if b, err := os.ReadFile(filepath.Join(n.cfg.Data, promotionFile)); err == nil {
+		var p api.Promotion
+		if json.Unmarshal(b, &p) == nil {
+			n.linkage.reports.set(p)
+		}
+	}
+}
+
+// keepReport writes the report to the data folder.
+func (n *Node) keepReport() {
+	n.linkage.reports.keeping.Lock()
+	defer n.linkage.reports.keeping.Unlock()
+	b, err := json.MarshalIndent(n.linkage.reports.get(), "", "  ")
 	if err == nil {
-		err = replaceFile(name, b)
+		err = replaceFile(filepath.Join(n.cfg.Data, promotionFile), b)
 	}
 	if err != nil {
 		n.log.Error("the promotion's report could not be kept", "error", err)

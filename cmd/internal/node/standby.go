@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/understudy-mq/understudy/cmd/internal/admin"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
@@ -15,6 +16,9 @@ import (
 
 // standbyReason is what clients of a standby are told.
 const standbyReason = "standby, not promoted"
+
+// errChangesNothing is what callers of a standby's admin API are told who want something changed.
+var errChangesNothing = admin.Unavailable{Err: errors.New(standbyReason + ": it takes what its source has")}
 
 // formStandby proposes a standby's cluster id where this node leads the system group; everything else comes from the source.
 func (n *Node) formStandby(last *proposal) {

@@ -28,7 +28,8 @@ type accounts struct {
 	homes    homes
 	state    func(func(*core.Machine)) // reads the system group
 	submit   func(commands []byte, n int) error
-	changed  func() // called when the registry has changed
+	standsBy func() bool // the cluster is a standby
+	changed  func()      // called when the registry has changed
 	audit    func(audit.Event)
 	limiting sync.Mutex
 
@@ -145,6 +146,9 @@ func (a *accounts) change(ctx context.Context, what audit.Event, command func(re
 // propose has the system group carry out a command and answers its reply or refusal: by then this node judges by the new
 // state. command makes it with its number. Errors: admin.Unavailable, and then the change may still come.
 func (a *accounts) propose(ctx context.Context, command func(request uint64) entry.Command) (core.Effect, error) {
+	if a.standsBy() {
+		return core.Effect{}, errChangesNothing
+	}
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
 	defer cancel()
 	request, answer := a.expect()

@@ -12,6 +12,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/understudy-mq/understudy/cmd/internal/audit"
+	"github.com/understudy-mq/understudy/cmd/loopback"
+	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/session/auth"
 )
 
 // adminCall sends an admin request as guest and wants a status.
@@ -238,8 +242,55 @@ func TestANodeThatHearsNoChangesOfUsersServesNobody(t *testing.T) {
 	closed := dial(t, n).NotifyClose(make(chan *amqp.Error, 1))
 	n.observer().Unregistered(systemGroup, "no leader")
 	wantReply(t, "close", error(<-closed), 320, "CONNECTION_FORCED - no leader")
-	_, err := dialAs(n, "guest", "guest")
+	for _, password := range []string{"guest", "wrong"} { // it may have been changed
+		_, err := dialAs(n, "guest", password)
+		wantReply(t, "open", err, 320, "CONNECTION_FORCED - node cannot reach the system group's leader")
+	}
+	_, err := dialAs(n, "new", "secret") // it may have been made
 	wantReply(t, "open", err, 320, "CONNECTION_FORCED - node cannot reach the system group's leader")
+	talk(t, n, []exchange{{"GET", "/api/whoami", "", 200, "guest"}}) // to see what is wrong
+	talkAs(t, n, "new:secret", []exchange{{"GET", "/api/whoami", "", 503, "cannot reach the system group's leader, and by what it knew last the login is refused"}})
 	n.observer().Registered(systemGroup, 1)
 	dial(t, n)
+	talkAs(t, n, "new:secret", []exchange{{"GET", "/api/whoami", "", 401, "not_authorized"}})
+}
+
+// TestANodeThatKnowsNoUsersYetSaysSo: the first of three voters waits for another one.
+func TestANodeThatKnowsNoUsersYetSaysSo(t *testing.T) {
+	addresses := loopback.Addresses(t, 3)
+	c := settings(t, 1)
+	c.Peer, c.Cluster = addresses[0], "1="+addresses[0]+",2="+addresses[1]+",3="+addresses[2]
+	n := start(t, c)
+	talk(t, n, []exchange{{"GET", "/api/whoami", "", 503, "users are not known yet: node cannot reach the system group's leader"}})
+	n.observer().Registered(systemGroup, 1)
+	talk(t, n, []exchange{{"GET", "/api/whoami", "", 503, "users are not known yet: cluster is forming"}})
+}
+
+// TestALoginIsJudgedByTheNewestState: while a login is judged a user is made, and the registry cannot look.
+func TestALoginIsJudgedByTheNewestState(t *testing.T) {
+	n := start(t, settings(t, 1))
+	ready(t, n)
+	calls := 0
+	_, err := n.judged(func() (*auth.Identity, error) {
+		if calls++; calls == 2 {
+			return &auth.Identity{User: "app"}, nil
+		}
+		n.accounts.refreshing.Lock()
+		defer n.accounts.refreshing.Unlock()
+		if err := n.accounts.submit(entry.Append(nil, &entry.UserPut{Name: "app"}), 1); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the user is made", func() (made bool) {
+			n.accounts.state(func(m *core.Machine) { made = len(m.Users()) == 2 })
+			return made
+		})
+		return nil, &auth.Refusal{}
+	})
+	if err != nil || calls != 2 {
+		t.Errorf("judged %d times: %v", calls, err)
+	}
+	_, err = n.judged(func() (*auth.Identity, error) { calls++; return nil, &auth.Refusal{} })
+	if err == nil || calls != 3 {
+		t.Errorf("where nothing has changed: judged %d times, %v", calls-2, err)
+	}
 }

@@ -11,8 +11,13 @@ final class Broker {
 
     static Connection connect() throws Exception {
         var factory = new ConnectionFactory();
-        factory.setUri(System.getenv().getOrDefault("AMQP_URL", "amqp://guest:guest@localhost:5672/%2F").replaceFirst("/$", "/%2F"));
+        factory.setUri(uri());
         return factory.newConnection();
+    }
+
+    /** The one address, with the vhost spelled out. */
+    static URI uri() {
+        return URI.create(System.getenv().getOrDefault("AMQP_URL", "amqp://guest:guest@localhost:5672/%2F").replaceFirst("/$", "/%2F"));
     }
 
     static List<Address> addresses() {
