@@ -157,6 +157,15 @@ func (m member) Serves() error { return nil }
 
 func (m member) Hosts() []string { return nil }
 
+// FenceTaken implements link.Cluster.
+func (m member) FenceTaken(address string) {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	if m.w.source[0].by.Number == 0 {
+		m.w.fail("%s is taken to be fenced", address)
+	}
+}
+
 func (m member) Begins(uint64) (entry.Position, uint64) { return entry.Origin(), 0 }
 
 // replica is a group on a node of the standby.
