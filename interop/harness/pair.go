@@ -142,7 +142,7 @@ type Link struct {
 	Level      struct {
 		Members uint64 `json:"members"` // 0: a node has not told of itself
 	} `json:"level"`
-	Readers    []struct {
+	Readers []struct {
 		Name      string  `json:"name"`
 		Idle      float64 `json:"idle_seconds"`
 		Positions []struct {
