@@ -215,6 +215,19 @@ func (m *Machine) Queues(vhost string) []QueueInfo {
 	return list
 }
 
+// LockedAt is the node whose connection has a queue for itself, where the queue comes free with that connection; else 0.
+func (m *Machine) LockedAt(vhost, name string) (node uint64) {
+	v := m.vhost[vhost]
+	if v == nil || v.queueByName[name] == nil {
+		return 0
+	}
+	s := m.session[v.queueByName[name].Owner]
+	if s == nil || s.named() {
+		return 0
+	}
+	return s.Node
+}
+
 // QueueNames are the names of a vhost's queues, sorted.
 func (m *Machine) QueueNames(vhost string) []string {
 	v := m.vhost[vhost]

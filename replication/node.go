@@ -223,6 +223,17 @@ func (n *Node) diskFull(err error) {
 	n.tell(event{kind: eventCall, call: (*Group).giveWay})
 }
 
+// Reaches says whether a peer is connected, and was for an election already: by then what it was before its connection was
+// lost has been sorted out. Of this node it is true.
+func (n *Node) Reaches(peer uint64) bool {
+	return peer == n.opts.NodeID || n.wires.ConnectedFor(peer) > time.Duration(n.opts.ElectionTicks)*n.opts.TickInterval
+}
+
+// ReachesAll says that of every member.
+func (n *Node) ReachesAll() bool {
+	return !slices.ContainsFunc(n.peers(), func(peer uint64) bool { return !n.Reaches(peer) })
+}
+
 func (n *Node) heard(peer uint64) time.Duration {
 	return time.Duration(n.heardFrom(peer).Load())
 }

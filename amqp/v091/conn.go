@@ -380,6 +380,29 @@ func (c *Conn) login(with sasl.Credentials) (string, error) {
 	return name, err
 }
 
+// orphanLook is between looks at a queue that a declaration waits for.
+const orphanLook = 50 * time.Millisecond
+
+// wait keeps the client waiting, which is not read meanwhile.
+func (c *Conn) wait(holds func() bool) {
+	if !holds() || c.recv.flush() != nil {
+		return // that there is no session any more shows at the end of the burst
+	}
+	enough := time.NewTimer(c.opts.OrphanWait)
+	defer enough.Stop()
+	look := time.NewTicker(orphanLook)
+	defer look.Stop()
+	for holds() {
+		select {
+		case <-look.C:
+		case <-enough.C:
+			return
+		case <-c.over:
+			return
+		}
+	}
+}
+
 func (c *Conn) tuned(frameMax uint32, heartbeatSeconds uint16) {
 	c.frameMax.Store(frameMax)
 	c.heartbeat.Store(int64(heartbeatSeconds) * int64(time.Second))

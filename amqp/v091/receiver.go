@@ -40,6 +40,8 @@ type world interface {
 	// login checks credentials; it takes its time over a refusal. A *session.Error is as in Options.Authenticate.
 	login(sasl.Credentials) (name string, err error)
 	attach(session.Attach) (Session, error)
+	// wait hands on what came so far and comes back when holds says no more, or it takes too long; at once if it does not.
+	wait(holds func() bool)
 	// tuned tells what was agreed, before the client can know of it.
 	tuned(frameMax uint32, heartbeatSeconds uint16)
 }

@@ -26,6 +26,7 @@ type fakeSession struct {
 	grant   session.Grant
 	ended   string
 	quiet   bool
+	flushes bool // they are written down
 	tagged  bool // the user is an impersonator
 	later   int  // calls of FlushLater
 }
@@ -70,7 +71,12 @@ func (f *fakeSession) Settle(channel uint16, o entry.Outcome, multiple bool, fir
 }
 func (f *fakeSession) Impersonates() bool { return f.tagged }
 
-func (f *fakeSession) Flush() error { return nil }
+func (f *fakeSession) Flush() error {
+	if f.flushes {
+		f.say("Flush")
+	}
+	return nil
+}
 
 func (f *fakeSession) FlushLater() error { f.later++; return nil }
 func (f *fakeSession) Written(channel uint16, tag uint64) error {
@@ -118,6 +124,7 @@ type rig struct {
 	heartbeat           uint16
 	asked               session.Attach
 	announced           []string
+	waits               int
 }
 
 func newRig(t testing.TB) *rig {
@@ -171,6 +178,12 @@ func (g *rig) attach(a session.Attach) (Session, error) {
 		return nil, g.attachErr
 	}
 	return g.session, nil
+}
+
+func (g *rig) wait(holds func() bool) {
+	for holds() {
+		g.waits++
+	}
 }
 
 func (g *rig) tuned(frameMax uint32, heartbeat uint16) {

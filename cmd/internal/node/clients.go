@@ -42,6 +42,7 @@ func (n *Node) openClients() error {
 			ClusterName:     n.ClusterID,
 			Hosts:           n.hosts,
 			Announce:        n.sayToQueue,
+			Orphaned:        n.orphaned,
 		},
 		Logger: n.log,
 	})
@@ -183,6 +184,21 @@ func (n *Node) noteLogin(user, how string, peer net.Addr, refusal error) {
 		e.Event, e.Text = "login_refused", refusal.Error()
 	}
 	n.audit.Write(e)
+}
+
+// orphaned says whether a queue is a connection's at a node that this one has no connection to. It looks into the group's state
+// only where there is such a node.
+func (n *Node) orphaned(vhost, queue string) bool {
+	if queue == "" || n.raft.ReachesAll() {
+		return false
+	}
+	home, ok := n.vhostHome(vhost)
+	if !ok {
+		return false
+	}
+	var at uint64
+	n.states[home.Group].View(func(m *core.Machine) { at = m.LockedAt(vhost, queue) })
+	return at != 0 && !n.raft.Reaches(at)
 }
 
 // isTopic says whether an exchange is a topic exchange, or is not known to this node yet: what is published right behind

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -273,17 +272,10 @@ func (c standbyCluster) Begins(group uint64) (entry.Position, uint64) {
 	return entry.Origin(), core.EmptyFingerprint()
 }
 
-// Hosts implements link.Cluster.
+// Hosts implements link.Cluster: this node's and, as soon as they have told, the others'.
 func (c standbyCluster) Hosts() []string {
-	var hosts []string
-	for _, l := range c.n.listeners {
-		if host, port, err := net.SplitHostPort(l.Addr().String()); err == nil && l.protocol == protocolAMQP {
-			peer, _, _ := net.SplitHostPort(c.n.cfg.Peer)
-			if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-				host = peer
-			}
-			hosts = append(hosts, net.JoinHostPort(host, port))
-		}
+	if hosts := c.n.hosts(); len(hosts) > 0 {
+		return hosts
 	}
-	return hosts
+	return []string{c.n.clientAddress()}
 }

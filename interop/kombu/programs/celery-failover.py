@@ -10,10 +10,9 @@ from celery import Celery, bootsteps
 warnings.simplefilter("ignore")  # of running as root, where tests do
 count = int(sys.argv[1])
 app = Celery("failover", broker=os.environ["AMQP_URLS"].replace(",", ";"))
-# Remote control has an exclusive queue named after the worker. Until the cluster has declared the dead node down, it belongs
-# to the lost connection; the worker takes the refusal for the end of everything. A named session keeps the queue its own.
+# Remote control has an exclusive queue named after the worker. It belongs to the lost connection until the cluster has declared the
+# dead node down; its declaration waits for that. (A refusal would be the end of the worker.)
 app.conf.update(
-    worker_enable_remote_control=False,
     task_acks_late=True, task_default_queue="failover.q", task_ignore_result=True, worker_prefetch_multiplier=20, worker_concurrency=1,
     worker_hijack_root_logger=False, worker_redirect_stdouts=False, worker_cancel_long_running_tasks_on_connection_loss=False,
     broker_connection_retry_on_startup=True, broker_transport_options={"confirm_publish": True}, broker_heartbeat=0)
