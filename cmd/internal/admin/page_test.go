@@ -86,6 +86,15 @@ func TestOnlyTheRowsOfAPageAreMade(t *testing.T) {
 	}
 }
 
+func TestAPageShowsOnlyTheVhostsThatItsCallerMaySee(t *testing.T) {
+	for may, want := range map[string]string{"/": `"filtered_count":3`, "": `"filtered_count":0`} {
+		f := &fake{queues: queues(3), vhost: may}
+		if w := f.call("GET", "/api/queues?page=1", "", as("management")); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("who may see %q gets %d %s, want %s", may, w.Code, w.Body, want)
+		}
+	}
+}
+
 func TestWithoutAPageTheAnswerIsTheBareList(t *testing.T) {
 	w := (&fake{queues: queues(3)}).call("GET", "/api/queues", "")
 	var rows []api.Queue
