@@ -46,14 +46,17 @@ type client struct {
 	token  string // the file
 }
 
-// newClient makes one; secure is nil for plain connections.
-func newClient(tokenFile string, secure *tls.Config) *client {
+// newClient makes one; secure is nil for plain connections, dial for TCP.
+func newClient(tokenFile string, secure *tls.Config, dial func(context.Context, string, string) (net.Conn, error)) *client {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
 	c := &client{scheme: "http", token: tokenFile}
 	if secure != nil {
 		c.scheme = "https"
 	}
 	c.http = &http.Client{Transport: &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		DialContext:           dial,
 		TLSClientConfig:       secure,
 		TLSHandshakeTimeout:   dialTimeout,
 		MaxIdleConnsPerHost:   64,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -31,7 +32,9 @@ type Options struct {
 	// Readable says why the standby's nodes, or some, cannot read an entry; nil is for entries that anybody can.
 	Readable func(entry []byte) error
 	// Level is the feature level that all members of the standby read; nil is for 0.
-	Level  func() uint64
+	Level func() uint64
+	// Dial opens connections to source nodes; nil is net.Dialer's.
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	Logger *slog.Logger
 }
 
@@ -78,7 +81,7 @@ func New(o Options) *Link {
 	l := &Link{
 		o: o, followers: map[uint64]*follower{},
 		shared: &shared{
-			addresses: o.Addresses, client: newClient(o.TokenFile, o.TLS), view: newView(time.Now), name: o.Name, cluster: o.Cluster,
+			addresses: o.Addresses, client: newClient(o.TokenFile, o.TLS, o.Dial), view: newView(time.Now), name: o.Name, cluster: o.Cluster,
 			readable: o.Readable, level: o.Level,
 		},
 		sources: make([]SourceNode, len(o.Addresses)),
@@ -105,6 +108,9 @@ func (l *Link) Run(ctx context.Context) {
 	}
 	l.wait.Wait()
 }
+
+// Close ends the connections that no exchange uses.
+func (l *Link) Close() { l.shared.client.http.CloseIdleConnections() }
 
 // beats tells one source node, again and again, how far the standby is, and learns how far the source is.
 func (l *Link) beats(ctx context.Context, i int) {
@@ -163,7 +169,7 @@ func (l *Link) beat(ctx context.Context, i int, positions []wire.Position) error
 	}
 	for _, g := range a.Groups {
 		if l.followers[g.Group] != nil {
-			l.shared.view.contact(g.Group, i, g.Applied, asked.Add(-time.Duration(g.StaleMillis)*time.Millisecond), g.Leads)
+			l.shared.view.contact(g.Group, i, g.Applied, asked.Add(-time.Duration(g.StaleMillis)*time.Millisecond))
 		}
 	}
 	return nil

@@ -56,7 +56,7 @@ var errSeedGone = errors.New("the source has this seed no more")
 // source has the seed; known is the seed that an earlier call was told of (saved by save), empty for none. It tries until
 // ctx ends.
 func FetchSeed(ctx context.Context, o SeedOptions, known Fetched, save func(Fetched) error) (Fetched, error) {
-	f := &fetch{o: o, client: newClient(o.TokenFile, o.TLS), seed: known, save: save}
+	f := &fetch{o: o, client: newClient(o.TokenFile, o.TLS, nil), seed: known, save: save}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return Fetched{}, fmt.Errorf("seed: %w", err)
 	}

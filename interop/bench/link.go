@@ -3,10 +3,12 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
@@ -15,11 +17,22 @@ import (
 // comparison is what a source spends under one load without its standby and with it, measured in turn.
 type comparison struct{ without, with []figures }
 
-// settles is how long a standby that has caught up is left alone before the source is measured with it.
-const settles = time.Second
+// settles is how long the pair is left alone before the source is measured.
+const settles = 500 * time.Millisecond
 
-// compare puts a load on the pair's source, without its standby first. The standby's nodes give way to others on the
-// machine's processors: what they cost is not the question.
+// attach starts a pair whose standby gives way to others on the machine's processors: what that costs is not the question.
+func attach(t testing.TB, o harness.PairOptions) (*harness.Pair, error) {
+	const nice = 19 // the least urgent
+	p := harness.StartPair(t, o)
+	for _, n := range p.Standby.Members() {
+		if err := syscall.Setpriority(syscall.PRIO_PGRP, n.Pid(), nice); err != nil {
+			return nil, fmt.Errorf("standby node %d: %w", n.ID, err)
+		}
+	}
+	return p, nil
+}
+
+// compare puts a load on the pair's source, and stops its standby every other time.
 func compare(p *harness.Pair, l load, warmup, duration time.Duration, rounds int) (c comparison, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := newMeter()
@@ -32,61 +45,90 @@ func compare(p *harness.Pair, l load, warmup, duration time.Duration, rounds int
 	if err := m.hold(warmup); err != nil {
 		return c, err
 	}
-	for range rounds {
-		without, err := m.span(p.Source, duration)
-		if err != nil {
-			return c, err
-		}
-		if err := attach(p); err != nil {
-			return c, err
-		}
+	measured := func(to *[]figures) error {
 		if err := m.hold(settles); err != nil {
+			return err
+		}
+		f, err := m.span(p.Source, duration)
+		*to = append(*to, f)
+		return err
+	}
+	for range rounds {
+		if err := each(p.Standby, (*harness.Node).Pause); err != nil {
 			return c, err
 		}
-		with, err := m.span(p.Source, duration)
-		if err != nil {
+		if err := measured(&c.without); err != nil {
 			return c, err
 		}
-		p.Standby.KillAll()
-		c.without, c.with = append(c.without, without), append(c.with, with)
+		if err := each(p.Standby, (*harness.Node).Resume); err != nil {
+			return c, err
+		}
+		if err := p.WaitCaughtUp(time.Minute); err != nil {
+			return c, err
+		}
+		if err := measured(&c.with); err != nil {
+			return c, err
+		}
 	}
 	return c, nil
 }
 
-// attach starts the standby's nodes and waits until they follow.
-func attach(p *harness.Pair) error {
-	const nice = 19 // the least urgent
-	for _, n := range p.Standby.Members() {
-		if err := n.Start(); err != nil {
+func each(c *harness.Cluster, do func(*harness.Node) error) error {
+	for _, n := range c.Members() {
+		if err := do(n); err != nil {
 			return err
 		}
-		if err := syscall.Setpriority(syscall.PRIO_PGRP, n.Pid(), nice); err != nil {
-			return fmt.Errorf("standby node %d: %w", n.ID, err)
-		}
 	}
-	if err := p.Standby.WaitReady(time.Minute); err != nil {
-		return err
-	}
-	return p.WaitCaughtUp(time.Minute)
+	return nil
 }
 
-// half is the load at half of the rate that a source without a standby carries.
-func (l load) half(c *harness.Cluster, warmup, duration time.Duration) (load, error) {
-	l.rate = 0
-	f, err := measure(c, l, warmup, duration)
+// half is the load at half of the rate that a source carries while its standby stands still.
+func (l load) half(p *harness.Pair, warmup, duration time.Duration) (load, error) {
+	if err := each(p.Standby, (*harness.Node).Pause); err != nil {
+		return l, err
+	}
+	f, err := measure(p.Source, l, warmup, duration)
 	l.rate = int(f.consumeRate/2) / l.queues
-	return l, err
+	return l, errors.Join(err, each(p.Standby, (*harness.Node).Resume), p.WaitCaughtUp(time.Minute))
 }
 
-// String is a table: each round, the medians, and how the two sides compare.
+// String is a table: each round, the medians, and how the two sides compare. How publishes fall together decides how many syncs
+// they take, and most of the processor time: so it is also told what a message costs more at equally many syncs.
 func (c comparison) String() string {
 	text := ""
 	for i := range c.with {
 		text += fmt.Sprintf("\n  without %v\n  with    %v", short(c.without[i]), short(c.with[i]))
 	}
 	a, b := medians(c.without), medians(c.with)
-	return text + fmt.Sprintf("\n  medians %v\n  against %v\n  with / without: cpu %.3f  fsyncs %.3f  throughput %.3f",
-		short(a), short(b), b.cpu/a.cpu, b.syncs/a.syncs, b.consumeRate/a.consumeRate)
+	extra := c.extra()
+	return text + fmt.Sprintf("\n  medians %v\n  against %v\n  with / without: cpu %.3f, at equally many syncs %.3f (%+.1f us/msg); fsyncs %.3f; throughput %.3f",
+		short(a), short(b), b.cpu/a.cpu, 1+extra/a.cpu, extra, b.syncs/a.syncs, b.consumeRate/a.consumeRate)
+}
+
+// extra is how many microseconds a message costs more with a standby, less what the difference in syncs explains: the means'
+// distance from the line that both sides' rounds have in common (an analysis of covariance).
+func (c comparison) extra() float64 {
+	var both, syncs float64
+	for _, side := range [][]figures{c.without, c.with} {
+		m := means(side)
+		for _, f := range side {
+			both += (f.syncs - m.syncs) * (f.cpu - m.cpu)
+			syncs += (f.syncs - m.syncs) * (f.syncs - m.syncs)
+		}
+	}
+	a, b, slope := means(c.without), means(c.with), 0.0
+	if syncs > 0 {
+		slope = both / syncs
+	}
+	return b.cpu - a.cpu - slope*(b.syncs-a.syncs)
+}
+
+func means(all []figures) (m figures) {
+	for _, f := range all {
+		m.cpu += f.cpu / float64(len(all))
+		m.syncs += f.syncs / float64(len(all))
+	}
+	return m
 }
 
 func short(f figures) string {

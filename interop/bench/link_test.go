@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"flag"
+	"math"
 	"testing"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/understudy-mq/understudy/interop/harness"
 )
 
-// go test ./interop/bench -run LinkCost -count=1 -timeout 40m -v -args -measure [-duration=8s] [-rounds=5] [-only=NAME]
-var rounds = flag.Int("rounds", 5, "how often a source is measured without and with its standby")
+// go test ./interop/bench -run LinkCost -count=1 -timeout 40m -v -args -measure [-duration=2s] [-rounds=20] [-only=NAME]
+var rounds = flag.Int("rounds", 10, "how often a source is measured without and with its standby")
 
 // linkLoads are those under which a source is measured. Those without a rate are put on at half of what the source carries.
 var linkLoads = []load{
@@ -34,15 +35,9 @@ func TestLinkCost(t *testing.T) {
 			continue
 		}
 		t.Run(l.name, func(t *testing.T) {
-			p := harness.NewPair(t, harness.PairOptions{Nodes: l.nodes, Direct: true})
-			for _, n := range p.Source.Members() {
-				if err := n.Start(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			err := p.Source.WaitReady(time.Minute)
+			p, err := attach(t, harness.PairOptions{Nodes: l.nodes, Direct: true})
 			if err == nil && l.rate == 0 {
-				l, err = l.half(p.Source, warmup, lasts)
+				l, err = l.half(p, warmup, lasts)
 			}
 			var c comparison
 			if err == nil {
@@ -104,6 +99,20 @@ func syncsOf(t *testing.T, c *harness.Cluster, n int) int {
 		t.Fatal(err)
 	}
 	return int(after.syncs - before.syncs)
+}
+
+// What a side's syncs explain is no cost of the standby's.
+func TestWhatAStandbyCostsIsToldApartFromWhatSyncsCost(t *testing.T) {
+	side := func(extra float64, syncs ...float64) (all []figures) {
+		for _, s := range syncs {
+			all = append(all, figures{syncs: s, cpu: 20 + s/10 + extra})
+		}
+		return all
+	}
+	c := comparison{side(0, 300, 500, 400), side(7, 800, 700)}
+	if got := c.extra(); math.Abs(got-7) > 1e-9 {
+		t.Errorf("%v us/msg, want 7", got)
+	}
 }
 
 func TestAMedianIsTheMiddleOne(t *testing.T) {

@@ -2,12 +2,15 @@ package sessions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 )
@@ -114,6 +117,19 @@ func (k *keeper) find(url string, settle bool) {
 	c.cut()
 }
 
+// wantSent wants a client of a cluster that has handed over to be told of every node of the other.
+func wantSent(t *testing.T, from *harness.Node, to *harness.Cluster) {
+	t.Helper()
+	_, err := amqp.Dial(from.URL())
+	var told *amqp.Error
+	if !errors.As(err, &told) || told.Code != amqp.ConnectionForced {
+		t.Fatalf("a client of a fenced cluster is told %v", err)
+	}
+	for _, n := range to.Members() {
+		hasText(t, "where a client is sent", told.Reason, n.AMQP)
+	}
+}
+
 // TestHelperGoesToTheStandbyAndBackWhenTheClustersChangePlacesTwice: under load the source hands over, comes back as a standby, and is
 // handed everything again. The sessions go both ways, with what they hold.
 func TestHelperGoesToTheStandbyAndBackWhenTheClustersChangePlacesTwice(t *testing.T) {
@@ -160,6 +176,7 @@ func TestHelperGoesToTheStandbyAndBackWhenTheClustersChangePlacesTwice(t *testin
 		want(t, "the kind of promotion", report.Kind, "planned")
 		want(t, "the generation", report.Generation, way.generation)
 		r.awaitPromoted()
+		wantSent(t, way.from.Node(1), way.to)
 		k.find(way.to.Node(1).URL(), way.generation == 2)
 		more()
 	}

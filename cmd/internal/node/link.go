@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -150,7 +149,17 @@ func (n *Node) linkClientTLS() (*tls.Config, error) {
 // linkIdentity is what the node tells its standbys of itself.
 func (n *Node) linkIdentity() source.Identity {
 	s := n.linkState(systemGroup)
-	return source.Identity{Cluster: n.ClusterID(), Generation: s.Generation, Role: s.Role.String(), Fenced: s.Gate.Fenced}
+	return source.Identity{Cluster: n.ClusterID(), Generation: s.Generation, Role: s.Role.String(), Fenced: n.fenced()}
+}
+
+// fenced says whether every group is behind a fence here. The system group is fenced first: from then on nobody is let in.
+func (n *Node) fenced() bool {
+	for _, g := range n.groups {
+		if !n.linkState(g).Gate.Fenced {
+			return false
+		}
+	}
+	return true
 }
 
 // linkState is a group's part in the link as this node has applied it.
@@ -273,17 +282,10 @@ func (c standbyCluster) Begins(group uint64) (entry.Position, uint64) {
 	return entry.Origin(), core.EmptyFingerprint()
 }
 
-// Hosts implements link.Cluster.
+// Hosts implements link.Cluster: this node's and, as soon as they have told, the others'.
 func (c standbyCluster) Hosts() []string {
-	var hosts []string
-	for _, l := range c.n.listeners {
-		if host, port, err := net.SplitHostPort(l.Addr().String()); err == nil && l.protocol == protocolAMQP {
-			peer, _, _ := net.SplitHostPort(c.n.cfg.Peer)
-			if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-				host = peer
-			}
-			hosts = append(hosts, net.JoinHostPort(host, port))
-		}
+	if hosts := c.n.hosts(); len(hosts) > 0 {
+		return hosts
 	}
-	return hosts
+	return []string{c.n.clientAddress()}
 }
