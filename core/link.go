@@ -58,6 +58,7 @@ type Link struct {
 	SourceGeneration entry.Generation
 	Position         entry.Position // what was replayed last; a promoted group's cut
 	Stamp            int64          // of the cut (Unix ms)
+	Print            uint64         // of a promoted group: the fingerprint of its state at the cut
 	Diverged         uint64         // index in the source's log after which the states differ; 0 for none. Nothing is replayed any more
 	SourceGate       Gate
 	Switch           string
@@ -87,6 +88,7 @@ func (l *linkRow) code(c *rowCoder) {
 	c.generation(&l.SourceGeneration)
 	c.position(&l.Position)
 	c.i64(&l.Stamp)
+	c.u64(&l.Print)
 	c.u64(&l.Diverged)
 	l.SourceGate.code(c)
 	c.str(&l.Switch)

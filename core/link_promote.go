@@ -18,7 +18,7 @@ func (m *Machine) applyLinkPromote(x *entry.LinkPromote) {
 	if !m.ours(x.Cluster) || l.Role != RoleStandby || x.Switch != "" && l.Switch == x.Switch && l.SwitchState == SwitchCancelled {
 		return
 	}
-	l.Role, l.Generation, l.Since, l.Stamp = RolePromoted, x.Generation, m.index, m.header.Stamp
+	l.Role, l.Generation, l.Since, l.Stamp, l.Print = RolePromoted, x.Generation, m.index, m.header.Stamp, m.fingerprint
 	l.Confirms, l.ConfirmsFor, l.ConfirmsWhy = entry.GateOff, "", "" // no standby follows yet: nobody may wait for one
 	m.gate, l.SourceGate = &l.Gate, Gate{}
 	fx := m.fx

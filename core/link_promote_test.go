@@ -27,7 +27,7 @@ func promoted(t coretest.TB) (*coretest.Driver, *coretest.Standby) {
 func TestAPromotionCutsAtThePosition(t *testing.T) {
 	d, s := promoted(t)
 	l := s.Machine.Link()
-	if l.Role != core.RolePromoted || l.Generation != promotion.Generation || l.Stamp != d.Stamp || l.Since != s.Index {
+	if l.Role != core.RolePromoted || l.Generation != promotion.Generation || l.Stamp != d.Stamp || l.Since != s.Index || l.Print != d.Machine.Fingerprint() {
 		t.Errorf("link %+v", l)
 	}
 	if standby, _, since := s.Machine.Standing(); standby || since != s.Index {

@@ -12,15 +12,19 @@ const bucketShift = 8
 // liveness counts the live references to content in the log, per bucket of entries. It is this node's own knowledge,
 // since Locs are; it is counted anew when rows are loaded. Buckets wholly below the floor are not counted.
 type liveness struct {
-	base    uint64   // the bucket that counts[0] is
-	counts  []uint32 // references per bucket
-	floor   uint64   // content of entries below was moved out of the log
-	dropped []message.Loc
+	base   uint64   // the bucket that counts[0] is
+	counts []uint32 // references per bucket
+	floor  uint64   // content of entries below was moved out of the log
+	// References to content below the floor that have begun (a dead letter, a message whose delay is over) and ended.
+	begun, ended []message.Loc
 }
 
 func bucketOf(loc uint64) uint64 { return message.Loc(loc).Index() >> bucketShift }
 
 func (l *liveness) add(loc uint64) {
+	if message.Loc(loc).Index() < l.floor {
+		l.begun = append(l.begun, message.Loc(loc))
+	}
 	b := bucketOf(loc)
 	if b < l.floor>>bucketShift {
 		return
@@ -60,7 +64,7 @@ func (l *liveness) shift(n int) {
 
 func (l *liveness) remove(loc uint64) {
 	if message.Loc(loc).Index() < l.floor {
-		l.dropped = append(l.dropped, message.Loc(loc))
+		l.ended = append(l.ended, message.Loc(loc))
 	}
 	if b := bucketOf(loc); b >= l.floor>>bucketShift {
 		l.counts[b-l.base]--
@@ -131,7 +135,7 @@ func (m *Machine) contents(visit func(loc message.Loc, size uint32)) {
 }
 
 // SetFloor says that the content of entries below index was moved out of the log: from now on each reference to it that
-// ends is kept for TakeDropped. The floor never goes down.
+// begins or ends is kept for TakeReferences. The floor never goes down.
 func (m *Machine) SetFloor(index uint64) {
 	l := &m.live
 	if index <= l.floor {
@@ -143,10 +147,14 @@ func (m *Machine) SetFloor(index uint64) {
 	}
 }
 
-// TakeDropped reports the references to content below the floor that have ended since the last call, each once.
-func (m *Machine) TakeDropped(visit func(message.Loc)) {
-	for _, loc := range m.live.dropped {
-		visit(loc)
+// TakeReferences reports the references to content below the floor that have begun and ended since the last call, each once: first
+// all that have begun, so that what a message takes over from another is never without one.
+func (m *Machine) TakeReferences(begun, ended func(message.Loc)) {
+	for _, loc := range m.live.begun {
+		begun(loc)
 	}
-	m.live.dropped = m.live.dropped[:0]
+	for _, loc := range m.live.ended {
+		ended(loc)
+	}
+	m.live.begun, m.live.ended = m.live.begun[:0], m.live.ended[:0]
 }

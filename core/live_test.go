@@ -68,7 +68,7 @@ func TestContentMovedOutOfTheLogIsReportedOncePerReferenceDropped(t *testing.T) 
 	var dropped []uint64
 	take := func() []uint64 {
 		dropped = nil
-		d.Machine.TakeDropped(func(loc message.Loc) { dropped = append(dropped, loc.Index()) })
+		d.Machine.TakeReferences(func(message.Loc) { t.Error("a reference has begun") }, func(loc message.Loc) { dropped = append(dropped, loc.Index()) })
 		return dropped
 	}
 	d.Batch(1, &entry.QueuePurge{Ref: ref, Name: "q"})
@@ -127,4 +127,32 @@ func TestCheckpointWritesOnlyWhatChanged(t *testing.T) {
 		t.Errorf("%d rows deleted with a queue of 5000 messages", dels)
 	}
 	d.Loaded()
+}
+
+// A dead letter, and a message whose delay is over, are new messages with the old content: what was moved out of the log must not go with the
+// old one's reference.
+func TestAReferenceThatBeginsToContentMovedOutOfTheLogIsReported(t *testing.T) {
+	d := started(t)
+	d.Batch(1,
+		&entry.QueueDeclare{Ref: ref, Name: "aged", Arguments: table("x-message-ttl", int32(50), "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "q")},
+		&entry.ExchangeDeclare{Ref: ref, Name: "later", Type: "x-delayed-message", Arguments: table("x-delayed-type", "direct")},
+		&entry.QueueBind{Binding: entry.Binding{Ref: ref, Source: "later", Destination: "q", Key: "k"}},
+		&entry.ChannelOpen{Ref: entry.Ref{Session: ref.Session, Epoch: ref.Epoch, Channel: 7}},
+		&entry.TxSelect{Ref: entry.Ref{Session: ref.Session, Epoch: ref.Epoch, Channel: 7}})
+	d.Index = 1000
+	tx := entry.Ref{Session: ref.Session, Epoch: ref.Epoch, Channel: 7}
+	d.Batch(1, &entry.Publish{Ref: ref, Record: coretest.Record("", "aged", nil, "dies")})
+	d.Batch(1, &entry.Publish{Ref: ref, Record: coretest.Record("later", "k", table("x-delay", int32(50)), "waits")})
+	d.Batch(1, &entry.Publish{Ref: tx, Record: coretest.Record("", "q", nil, "is committed")})
+	d.Machine.SetFloor(1500)
+	d.Stamp += 100
+	d.Control(&entry.Tick{})
+	d.Batch(1, &entry.TxCommit{Ref: tx})
+	references := map[uint64]int{}
+	d.Machine.TakeReferences(
+		func(loc message.Loc) { references[loc.Index()]++ },
+		func(loc message.Loc) { references[loc.Index()]-- })
+	if want := map[uint64]int{1001: 0, 1002: 0, 1003: 0}; !maps.Equal(references, want) {
+		t.Errorf("references that began, less those that ended, by entry: %v, want %v", references, want)
+	}
 }

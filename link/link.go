@@ -169,7 +169,7 @@ func (l *Link) beat(ctx context.Context, i int, positions []wire.Position) error
 	}
 	for _, g := range a.Groups {
 		if l.followers[g.Group] != nil {
-			l.shared.view.contact(g.Group, i, g.Applied, asked.Add(-time.Duration(g.StaleMillis)*time.Millisecond), g.Leads)
+			l.shared.view.contact(g.Group, i, g.Applied, asked.Add(-time.Duration(g.StaleMillis)*time.Millisecond))
 		}
 	}
 	return nil

@@ -16,8 +16,8 @@ type sighting struct {
 // sightingsMax bounds what is remembered of one group; beyond it every second one goes.
 const sightingsMax = 256
 
-// hearsay is how much older than the question the answer of a node that does not lead may be: what the leader has committed
-// comes to it a little later.
+// hearsay is how much older than the question an answer may be: what is committed comes to a node a little later than to others, and a
+// busy leader too may have applied less than a follower has confirmed to a client.
 const hearsay = time.Second
 
 // view is what this node knows of the source: how far it is in each group, as answers to reads and beats told, and when.
@@ -49,9 +49,8 @@ func (v *view) group(id uint64) *groupView {
 	return g
 }
 
-// contact takes note of an answer of the source node at address i, which leads the group or not, asked for at a moment: it
-// has applied the entry index.
-func (v *view) contact(group uint64, i int, index uint64, asked time.Time, leads bool) {
+// contact takes note of an answer of the source node at address i, asked for at a moment: it has applied the entry index.
+func (v *view) contact(group uint64, i int, index uint64, asked time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	g, now := v.group(group), v.now()
@@ -61,10 +60,7 @@ func (v *view) contact(group uint64, i int, index uint64, asked time.Time, leads
 	if s := g.byAddress[i]; index > s.index {
 		g.byAddress[i] = sighting{index: index, at: now}
 	}
-	asOf := asked
-	if !leads {
-		asOf = asked.Add(-hearsay)
-	}
+	asOf := asked.Add(-hearsay)
 	switch {
 	case index < g.most: // older than what is known
 		return

@@ -19,9 +19,9 @@ func newClockedView() (*view, *clock) {
 
 func TestLagIsTheAgeOfTheOldestEntryThatIsKnownAndMissing(t *testing.T) {
 	v, c := newClockedView()
-	v.contact(1, 0, 10, c.now(), true)
+	v.contact(1, 0, 10, c.now())
 	c.pass(time.Second)
-	v.contact(1, 0, 15, c.now(), true)
+	v.contact(1, 0, 15, c.now())
 	c.pass(500 * time.Millisecond)
 	if l := v.lag(1, 8); l.Entries != 7 || l.Seconds != 1.5 {
 		t.Errorf("behind both: %+v", l)
@@ -36,12 +36,12 @@ func TestLagIsTheAgeOfTheOldestEntryThatIsKnownAndMissing(t *testing.T) {
 
 func TestASilentSourceIsNoSourceThatHasNothingNew(t *testing.T) {
 	v, c := newClockedView()
-	v.contact(1, 0, 10, c.now(), true)
+	v.contact(1, 0, 10, c.now())
 	c.pass(time.Minute)
 	if l := v.lag(1, 10); l.Entries != 0 || l.Seconds != 60 || l.ContactAge != 60 {
 		t.Errorf("silent: %+v", l)
 	}
-	v.contact(1, 0, 10, c.now(), true)
+	v.contact(1, 0, 10, c.now())
 	if l := v.lag(1, 10); l.Seconds != 0 || l.ContactAge != 0 {
 		t.Errorf("heard again: %+v", l)
 	}
@@ -52,28 +52,28 @@ func TestASilentSourceIsNoSourceThatHasNothingNew(t *testing.T) {
 
 func TestWhatMayBeMissingBeginsAtTheNewestMomentAtWhichNothingWas(t *testing.T) {
 	v, c := newClockedView()
-	v.contact(1, 0, 10, c.now(), true)
+	v.contact(1, 0, 10, c.now())
 	c.pass(2 * time.Second)
-	v.contact(1, 0, 10, c.now(), true)
+	v.contact(1, 0, 10, c.now())
 	c.pass(time.Second)
-	v.contact(1, 0, 12, c.now(), true) // 11 and 12 came between
-	if l := v.lag(1, 11); l.CaughtUpAge != 1 {
+	v.contact(1, 0, 12, c.now()) // 11 and 12 came between
+	if l := v.lag(1, 11); l.CaughtUpAge != 1+hearsay.Seconds() {
 		t.Errorf("at 11, when nothing beyond 10 was there a second ago: %+v", l)
 	}
-	if l := v.lag(1, 12); l.CaughtUpAge != 0 {
+	if l := v.lag(1, 12); l.CaughtUpAge != hearsay.Seconds() {
 		t.Errorf("at 12: %+v", l)
 	}
 }
 
-func TestANodeThatDoesNotLeadIsHearsay(t *testing.T) {
+func TestAnAnswerIsHearsayAndANodeThatLagsBehindAnotherDoesNotCount(t *testing.T) {
 	v, c := newClockedView()
-	v.contact(1, 0, 10, c.now(), false)
+	v.contact(1, 0, 10, c.now())
 	if l := v.lag(1, 10); l.CaughtUpAge != hearsay.Seconds() {
 		t.Errorf("%+v", l)
 	}
-	v.contact(1, 1, 12, c.now(), false)
+	v.contact(1, 1, 12, c.now())
 	c.pass(time.Second)
-	v.contact(1, 0, 10, c.now(), true) // older than what another node has told
+	v.contact(1, 0, 10, c.now()) // older than what another node has told
 	if l := v.lag(1, 10); l.CaughtUpAge != 1+hearsay.Seconds() {
 		t.Errorf("a node that lags behind another counts: %+v", l)
 	}
@@ -83,7 +83,7 @@ func TestSightingsAreBoundedAndKeepTheNewest(t *testing.T) {
 	v, c := newClockedView()
 	for i := range uint64(10 * sightingsMax) {
 		c.pass(time.Millisecond)
-		v.contact(1, 0, i+1, c.now(), true)
+		v.contact(1, 0, i+1, c.now())
 	}
 	g := v.group(1)
 	if len(g.known) > sightingsMax || g.known[len(g.known)-1].index != 10*sightingsMax {

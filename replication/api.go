@@ -39,6 +39,9 @@ type Options struct {
 	// their source. Seeded: the machines hold a source's snapshot, and wait for the same; a log that is empty begins after
 	// it. Neither counts once a machine was attached or promoted.
 	Standby, Seeded bool
+	// Known says whether a node has been part of this cluster's life before, beyond what registrations tell: a standby's nodes do not
+	// register. May be nil; safe from any goroutine.
+	Known func(node uint64) bool
 
 	// ClusterID answers the cluster's UUID, "" while none is known (a cluster that is forming). Safe from any goroutine.
 	ClusterID func() string

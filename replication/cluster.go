@@ -207,7 +207,7 @@ func (n *Node) fresh() bool {
 	return true
 }
 
-// admit judges a peer by the membership. A voter that has registered before and comes back without data would vote
+// admit judges a peer by the membership. A voter that has registered before, or is known otherwise, and comes back without data would vote
 // against what it has promised; it has to come back as another node.
 func (n *Node) admit(h transport.Hello) error {
 	n.mu.Lock()
@@ -225,7 +225,7 @@ func (n *Node) admit(h transport.Hello) error {
 	if !member {
 		return fmt.Errorf("node %d is not a member of this cluster", h.From)
 	}
-	if h.Fresh && voter && n.wasRegistered(h.From) {
+	if h.Fresh && voter && (n.wasRegistered(h.From) || n.opts.Known != nil && n.opts.Known(h.From)) {
 		return fmt.Errorf("node %d is a voter but has lost its data: remove it, and add it under a new id", h.From)
 	}
 	return nil

@@ -45,7 +45,8 @@ func (g *Group) publish() {
 		g.changed = nil
 	}
 	for _, l := range g.last.lanes {
-		if l.incarnation > 0 && !slices.Contains(g.registrations, l.node) {
+		// A standby's machine has its source's registrations: they say nothing of this cluster's nodes.
+		if !g.standby && l.incarnation > 0 && !slices.Contains(g.registrations, l.node) {
 			g.registrations = append(g.registrations, l.node)
 		}
 	}

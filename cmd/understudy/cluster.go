@@ -114,19 +114,3 @@ func transferLeader(c *client, args []string) error {
 	_, err = c.do(http.MethodPost, "/api/cluster/transfer-leader", api.Transfer{Group: g, ID: id})
 	return err
 }
-
-func fingerprintCommand() *cobra.Command {
-	return verb("fingerprint", "Print each group's fingerprint as JSON, to be compared between nodes", cobra.NoArgs,
-		func(c *client, _ []string) error {
-			c.json = false
-			var groups []api.Group
-			if _, err := c.get("/api/groups", &groups); err != nil {
-				return err
-			}
-			rows := make([]api.Fingerprint, len(groups))
-			for i, g := range groups {
-				rows[i] = api.Fingerprint{Group: g.Group, Applied: g.Applied, Term: g.Term, Fingerprint: g.Fingerprint}
-			}
-			return json.NewEncoder(c.out).Encode(rows)
-		})
-}

@@ -1,9 +1,10 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ func dumpLogCommand() *cobra.Command {
 	}
 	data := dataFlag(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object a record, with the commands in full")
+	sums := cmd.Flags().Bool("sums", false, "print one JSON object a record, without the commands: to compare logs")
 	only := cmd.Flags().Int64("group", -1, "only this group")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		folder, err := node.OpenFolder(*data)
@@ -44,7 +46,12 @@ func dumpLogCommand() *cobra.Command {
 			if *only >= 0 && r.Group != uint64(*only) {
 				return nil
 			}
-			return dump(cmd.OutOrStdout(), &r, *asJSON)
+			d := describe(&r, !*sums)
+			if *asJSON || *sums {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(d)
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), d.line())
+			return err
 		})
 	}
 	return cmd
@@ -62,6 +69,7 @@ type dumped struct {
 	Type    string        `json:"type,omitempty"`
 	Stamp   int64         `json:"stamp,omitempty"`   // Unix ms
 	Replays *replayed     `json:"replays,omitempty"` // of a standby: where the entry stands in its source's log
+	Sum     string        `json:"sum,omitempty"`     // SHA-256 of the entry's bytes, the first 16 hexadecimal digits; of a replay those that it replays
 	Batches []dumpedBatch `json:"batches,omitempty"`
 	Error   string        `json:"error,omitempty"`
 	bytes   int
@@ -86,40 +94,46 @@ type dumpedCommand struct {
 	Command entry.Command `json:"command"`
 }
 
-// dump prints one record.
-func dump(out io.Writer, r *log.Record, asJSON bool) error {
-	d := dumped{
+// describe is a record as it is shown, with the commands of an entry if they are wanted.
+func describe(r *log.Record, commands bool) *dumped {
+	d := &dumped{
 		Segment: r.Segment, Offset: r.Offset, Kind: fmt.Sprint(r.Kind), Group: r.Group, Index: r.Index, Term: r.Term, Vote: r.Vote,
 		bytes: len(r.Data),
 	}
-	if r.Kind == log.KindEntry {
-		d.decode(r)
+	if r.Kind != log.KindEntry {
+		return d
 	}
-	if asJSON {
-		return json.NewEncoder(out).Encode(d)
+	d.Type = strings.TrimPrefix(r.Type.String(), "Entry")
+	if r.Type == raftpb.EntryNormal {
+		if data := d.unwrap(r.Data); commands && len(data) > 0 {
+			d.decode(data)
+		}
 	}
-	_, err := fmt.Fprintln(out, d.line())
-	return err
+	return d
 }
 
-// decode reads an entry. One that cannot be read is shown with its error: that is what a dump is for.
-func (d *dumped) decode(r *log.Record) {
-	d.Type = strings.TrimPrefix(r.Type.String(), "Entry")
-	if r.Type != raftpb.EntryNormal || len(r.Data) == 0 {
-		return
-	}
-	data := r.Data
+// unwrap takes an entry's own bytes out of an envelope, if it is in one, and sums them up. It answers nil for raft's own, and for
+// an envelope that cannot be read.
+func (d *dumped) unwrap(data []byte) []byte {
 	if entry.IsReplay(data) {
 		x, err := entry.ReadReplay(data)
 		if err != nil {
 			d.Error = err.Error()
-			return
+			return nil
 		}
 		d.Replays = &replayed{x.Source, x.Position.Index, x.Position.Term}
-		if data = x.Inner; len(data) == 0 {
-			return // raft's own there
-		}
+		data = x.Inner
 	}
+	if len(data) == 0 {
+		return nil
+	}
+	sum := sha256.Sum256(data)
+	d.Sum = hex.EncodeToString(sum[:8])
+	return data
+}
+
+// decode reads an entry. One that cannot be read is shown with its error: that is what a dump is for.
+func (d *dumped) decode(data []byte) {
 	e, err := entry.Read(data)
 	if err != nil {
 		d.Error = err.Error()

@@ -80,7 +80,7 @@ func (g *Group) collect() (b *pebble.Batch, gone *keyRange) {
 			copy(op.Key[copy(op.Key, prefix):], key)
 			op.Finish()
 		})
-	g.m.TakeDropped(g.refs.drop)
+	g.m.TakeReferences(g.refs.add, g.refs.drop)
 	g.machineMu.Unlock()
 	gone = g.collectDeletions(b, generation)
 	state := stateMeta{generation: generation, index: g.applied.index, term: g.applied.term, hash: g.applied.hash, conf: g.conf}

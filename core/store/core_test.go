@@ -103,8 +103,9 @@ func (b *broker) setUp() {
 	b.apply(0, 0, encode(&entry.NodeUp{Node: 1, Nonce: 1}, &entry.VhostCreate{ID: "v", Name: "/"}))
 	b.do(&entry.Attach{Vhost: "/", Connection: "test"})
 	b.do(&entry.ChannelOpen{Ref: channelOne})
-	for _, q := range brokerQueues {
-		b.do(&entry.QueueDeclare{Ref: channelOne, Name: q},
+	for i, q := range brokerQueues {
+		dead := message.Table{{Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: brokerQueues[(i+1)%len(brokerQueues)]}}
+		b.do(&entry.QueueDeclare{Ref: channelOne, Name: q, Arguments: message.AppendTable(nil, dead)},
 			&entry.QueueBind{Binding: entry.Binding{Ref: channelOne, Source: "amq.fanout", Destination: q}})
 	}
 }
@@ -139,7 +140,7 @@ func (b *broker) step(random func(int) int) {
 	case 6, 7:
 		if len(b.tags) > 0 {
 			i := random(len(b.tags))
-			outcome := []entry.Outcome{entry.Accepted, entry.Accepted, entry.Released}[random(3)]
+			outcome := []entry.Outcome{entry.Accepted, entry.Accepted, entry.Released, entry.Rejected}[random(4)]
 			b.do(&entry.Settle{Ref: channelOne, Outcome: outcome, First: b.tags[i], Last: b.tags[i]})
 			b.tags = append(b.tags[:i], b.tags[i+1:]...)
 		}
@@ -181,7 +182,7 @@ func (b *broker) allIntact() {
 	for _, c := range refs {
 		b.intact(c.loc, c.size)
 	}
-	b.g.m.TakeDropped(b.g.refs.drop)
+	b.g.m.TakeReferences(b.g.refs.add, b.g.refs.drop)
 	r := rig{t: b.t, db: b.db, g: b.g}
 	moved := 0
 	for _, c := range refs {

@@ -22,7 +22,7 @@ type machine interface {
 	Live(from, to uint64) int
 	Contents(from, to uint64, visit func(message.Loc, uint32))
 	SetFloor(index uint64)
-	TakeDropped(visit func(message.Loc))
+	TakeReferences(begun, ended func(message.Loc))
 }
 
 // machineKind makes machines and knows their rows.

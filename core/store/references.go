@@ -59,6 +59,9 @@ func (r *references) raise(m machine, to uint64, copied []ref) {
 	r.floor, r.unswept = to, true
 }
 
+// add takes note of a reference beside those that there are.
+func (r *references) add(loc message.Loc) { r.more[loc]++ }
+
 // drop takes note of a reference that is gone.
 func (r *references) drop(loc message.Loc) {
 	switch n := r.more[loc]; {

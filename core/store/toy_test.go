@@ -164,9 +164,9 @@ func (t *toy) Contents(from, to uint64, visit func(message.Loc, uint32)) {
 
 func (t *toy) SetFloor(index uint64) { t.floor = index }
 
-func (t *toy) TakeDropped(visit func(message.Loc)) {
+func (t *toy) TakeReferences(_, ended func(message.Loc)) {
 	for _, loc := range t.dropped {
-		visit(loc)
+		ended(loc)
 	}
 	t.dropped = nil
 }

@@ -21,7 +21,8 @@ type Options struct {
 	Env    []string // further environment, KEY=VALUE
 	Wrap   func(n *Node) []string
 	Direct bool // no proxies between nodes: for measurements
-	// Spare nodes get ports, a data folder and proxies but are not members and are not started.
+	// Spare nodes get ports, a data folder and proxies but are not members and are not started. One that joins later is reached by its
+	// peers without proxies.
 	Spare int
 	// LinkTokens is a file of tokens with which standbys may read and fence the cluster; "" for none.
 	LinkTokens string
@@ -47,15 +48,42 @@ type pair struct{ from, to int }
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	c := New(t, o)
-	for _, n := range c.Members() {
-		if err := n.start(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.WaitReady(time.Minute); err != nil {
+	if err := c.startAll(); err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// startAll starts the first members and waits until they are ready.
+func (c *Cluster) startAll() error {
+	for _, n := range c.Members() {
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
+	return c.WaitReady(time.Minute)
+}
+
+// joinSpares has the spare nodes join the first member and makes voters of them: they are members from then on.
+func (c *Cluster) joinSpares(ctx context.Context) error {
+	first := c.Node(1)
+	for _, n := range c.nodes[c.opts.Nodes:] {
+		if err := n.Start("--join", "http://"+first.Admin); err != nil {
+			return err
+		}
+		if err := n.WaitReady(ctx); err != nil {
+			return err
+		}
+		err := Await(time.Minute, func(ctx context.Context) error { // a learner has to catch up first
+			_, err := first.Do(ctx, "POST", fmt.Sprintf("/api/cluster/members/%d/promote", n.ID), nil)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("node %d: %w", n.ID, err)
+		}
+		c.opts.Nodes++
+	}
+	return nil
 }
 
 // New prepares a cluster of which no node runs yet.

@@ -18,6 +18,7 @@ type PairOptions struct {
 	Args        []string // further arguments of serve, on both sides
 	SourceArgs  []string
 	StandbyArgs []string // instead of --standby
+	Seeded      bool     // the standby's first node begins with a seed, and the others join it
 	Direct      bool     // no proxies anywhere: for measurements
 }
 
@@ -39,12 +40,15 @@ func NewPair(t testing.TB, o PairOptions) *Pair {
 	}
 	p := &Pair{t: t, Token: token, gates: map[pair]*gate{}}
 	p.Source = New(t, Options{Nodes: o.Nodes, Direct: o.Direct, LinkTokens: token, Args: append(append([]string{}, o.Args...), o.SourceArgs...)})
-	roles := o.StandbyArgs
-	if roles == nil {
+	roles, nodes, spare := o.StandbyArgs, max(1, o.Nodes), 0
+	switch {
+	case o.Seeded:
+		roles, nodes, spare = append(roles, "--link-seed", "1"), 1, nodes-1
+	case roles == nil:
 		roles = []string{"--standby"}
 	}
 	p.Standby = New(t, Options{
-		Nodes: o.Nodes, Direct: o.Direct, LinkTokens: token, Args: append(append([]string{"--link-token-file", token}, o.Args...), roles...),
+		Nodes: nodes, Spare: spare, Direct: o.Direct, LinkTokens: token, Args: append(append([]string{"--link-token-file", token}, o.Args...), roles...),
 		NodeArgs: func(n *Node) []string { return []string{"--link-source", p.addresses(n, o.Direct)} },
 	})
 	t.Cleanup(func() {
@@ -59,22 +63,26 @@ func NewPair(t testing.TB, o PairOptions) *Pair {
 func StartPair(t testing.TB, o PairOptions) *Pair {
 	t.Helper()
 	p := NewPair(t, o)
-	for _, c := range []*Cluster{p.Source, p.Standby} {
-		for _, n := range c.Members() {
-			if err := n.Start(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for _, c := range []*Cluster{p.Source, p.Standby} {
-		if err := c.WaitReady(time.Minute); err != nil {
+	for _, step := range []func() error{
+		p.StartSource, func() error { return p.StartStandby(t.Context()) }, func() error { return p.WaitCaughtUp(time.Minute) },
+	} {
+		if err := step(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := p.WaitCaughtUp(time.Minute); err != nil {
-		t.Fatal(err)
-	}
 	return p
+}
+
+// StartSource starts the source and waits until it is ready.
+func (p *Pair) StartSource() error { return p.Source.startAll() }
+
+// StartStandby starts the standby and waits until it is ready: all nodes at once, or of a seeded one the first and then those that
+// join it.
+func (p *Pair) StartStandby(ctx context.Context) error {
+	if err := p.Standby.startAll(); err != nil {
+		return err
+	}
+	return p.Standby.joinSpares(ctx)
 }
 
 // addresses are where a standby's node finds the source's nodes: its proxies to them.
@@ -131,7 +139,10 @@ type Link struct {
 	Fenced     bool        `json:"fenced"`
 	SplitBrain bool        `json:"split_brain_suspected"`
 	Groups     []LinkGroup `json:"groups"`
-	Readers    []struct {
+	Level      struct {
+		Members uint64 `json:"members"` // 0: a node has not told of itself
+	} `json:"level"`
+	Readers []struct {
 		Name      string  `json:"name"`
 		Idle      float64 `json:"idle_seconds"`
 		Positions []struct {
@@ -163,20 +174,25 @@ type LinkGroup struct {
 
 // Promotion is the report of a promotion, as far as the tests look at it.
 type Promotion struct {
-	Kind       string `json:"kind"`
-	Generation uint64 `json:"generation"`
-	At         int64  `json:"at"`
-	Groups     []struct {
-		Group    uint64 `json:"group"`
-		Position struct {
-			Index uint64 `json:"index"`
-			Term  uint64 `json:"term"`
-		} `json:"position"`
-		LagEntries   uint64 `json:"lag_entries"`
-		LastContact  *int64 `json:"last_contact"`  // Unix ms
-		MissingSince *int64 `json:"missing_since"` // Unix ms
-	} `json:"groups"`
-	SessionsLive int `json:"sessions_live"`
+	Kind         string           `json:"kind"`
+	Generation   uint64           `json:"generation"`
+	At           int64            `json:"at"`
+	Groups       []PromotionGroup `json:"groups"`
+	SessionsLive int              `json:"sessions_live"`
+}
+
+// PromotionGroup is a group's cut.
+type PromotionGroup struct {
+	Group    uint64 `json:"group"`
+	Position struct {
+		Index uint64 `json:"index"`
+		Term  uint64 `json:"term"`
+		Hash  string `json:"hash"`
+	} `json:"position"`
+	Fingerprint  string `json:"fingerprint"`
+	LagEntries   uint64 `json:"lag_entries"`
+	LastContact  *int64 `json:"last_contact"`  // Unix ms
+	MissingSince *int64 `json:"missing_since"` // Unix ms
 }
 
 // Link asks a node for its part in the standby link.
@@ -207,10 +223,10 @@ func (n *Node) Promote(ctx context.Context, how string) (Promotion, error) {
 }
 
 // CaughtUp is nil if the standby has replayed, in every group, what the source's nodes have applied.
-func (p *Pair) CaughtUp(ctx context.Context) error { return p.within(ctx, 0) }
+func (p *Pair) CaughtUp(ctx context.Context) error { return p.Within(ctx, 0) }
 
-// within is nil if every node of the standby is at most so many entries behind, in every group.
-func (p *Pair) within(ctx context.Context, entries uint64) error {
+// Within is nil if every node of the standby is at most so many entries behind, in every group.
+func (p *Pair) Within(ctx context.Context, entries uint64) error {
 	most := map[uint64]uint64{}
 	for _, n := range p.Source.Running() {
 		groups, err := n.Groups(ctx)
@@ -243,5 +259,5 @@ func (p *Pair) WaitCaughtUp(atMost time.Duration) error { return Await(atMost, p
 
 // WaitCaughtUpWithin waits, under load, until the standby is at most so many entries behind in every group.
 func (p *Pair) WaitCaughtUpWithin(entries uint64, atMost time.Duration) error {
-	return Await(atMost, func(ctx context.Context) error { return p.within(ctx, entries) })
+	return Await(atMost, func(ctx context.Context) error { return p.Within(ctx, entries) })
 }

@@ -25,3 +25,5 @@ func TestEveryPartOfTheProtocolWithPhpAmqplib(t *testing.T) {
 func TestNodeKilledUnderPhpAmqplib(t *testing.T) { programs.Client(client).Failover(t) }
 
 func TestSessionOutlivesTwoNodesUnderPhpAmqplib(t *testing.T) { programs.Client(client).Session(t) }
+
+func TestSessionOutlivesTheSourceUnderPhpAmqplib(t *testing.T) { programs.Client(client).TakeOver(t) }

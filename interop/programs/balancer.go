@@ -5,8 +5,6 @@ import (
 	"net"
 	"testing"
 	"time"
-
-	"github.com/understudy-mq/understudy/interop/harness"
 )
 
 // Forward listens on the address and forwards each connection to the first of the targets that takes it, until the test
@@ -43,14 +41,4 @@ func forward(near net.Conn, targets []string) {
 		_ = far.Close()
 		return
 	}
-}
-
-// balance is a balancer before the members.
-func balance(t testing.TB, c *harness.Cluster) string {
-	t.Helper()
-	var targets []string
-	for _, n := range c.Members() {
-		targets = append(targets, n.AMQP)
-	}
-	return Forward(t, "127.0.0.1:0", targets...)
 }

@@ -61,10 +61,19 @@ func (p *Program) noted(l *ledger, line string) {
 // Addresses are the variables by which a program learns where the nodes are.
 func Addresses(t testing.TB, c *harness.Cluster) []string {
 	t.Helper()
+	return addressesOf(t, c.Members())
+}
+
+func addressesOf(t testing.TB, nodes []*harness.Node) []string {
+	t.Helper()
+	var urls, targets []string
+	for _, n := range nodes {
+		urls, targets = append(urls, n.URL()), append(targets, n.AMQP)
+	}
 	return []string{
-		"AMQP_URL=" + c.Node(1).URL(),
-		"AMQP_URLS=" + strings.Join(c.URLs(), ","),
-		"AMQP_BALANCED=" + strings.Replace(c.Node(1).URL(), c.Node(1).AMQP, balance(t, c), 1),
+		"AMQP_URL=" + urls[0],
+		"AMQP_URLS=" + strings.Join(urls, ","),
+		"AMQP_BALANCED=" + strings.Replace(urls[0], targets[0], Forward(t, "127.0.0.1:0", targets...), 1),
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,8 +18,8 @@ const (
 	tailEach  = 20 // messages that the standby has, and as many that only the source has
 )
 
-// TakeOver runs program "session", as Session does, against a source and its standby: AMQP_URLS has the addresses of both,
-// and nothing in the program knows which is which. In its first cycle the whole source is killed with -9 and started again;
+// TakeOver runs program "session", as Session does, against a source and its standby: AMQP_URLS has the addresses of both, the
+// balancer knows both, and nothing in the program knows which is which. In its first cycle the whole source is killed with -9 and started again;
 // the standby lets nobody in meanwhile. In the second the source is killed for good, while the link is cut, and the standby is
 // promoted.
 //
@@ -30,8 +29,7 @@ const (
 func (c Client) TakeOver(t *testing.T) {
 	t.Helper()
 	pair := harness.StartPair(t, harness.PairOptions{Nodes: takeOverNodes, Args: []string{"--groups", "2"}})
-	env := append(Addresses(t, pair.Source),
-		"AMQP_URLS="+strings.Join(slices.Concat(pair.Source.URLs(), pair.Standby.URLs()), ","),
+	env := append(addressesOf(t, slices.Concat(pair.Source.Members(), pair.Standby.Members())),
 		"AMQP_SESSION=interop-"+strconv.Itoa(int(time.Now().UnixNano()%1e9)))
 	p := c.Start(t, env, "session")
 	p.mustSay("published")

@@ -13,49 +13,14 @@ import (
 const (
 	window   = 300 // unconfirmed publishes of a publisher
 	prefetch = 100
-	held     = 10 // deliveries that a holder keeps over the switch
+	// answerPatience bounds the wait for the confirm of an answer; it is sent again then.
+	answerPatience = 5 * time.Second
 )
-
-// message is one publish and what became of it. Times are wall clock.
-type message struct {
-	id        string
-	vhost     int
-	sent      time.Time // first
-	bySource  bool      // first sent to the source, and confirmed by it
-	confirmed time.Time // zero: never
-}
-
-// seen is one delivery.
-type seen struct {
-	id          string
-	bySource    bool
-	redelivered bool
-	at          time.Time
-}
-
-// history is what all clients of a round did.
-type history struct {
-	mu        sync.Mutex
-	messages  map[string]*message
-	seen      []seen
-	confirmed int
-}
-
-func (h *history) confirms() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.confirmed
-}
-
-func (h *history) deliveries() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.seen)
-}
 
 // place is an address and whose it is.
 type place struct {
 	address string
+	node    int
 	source  bool
 }
 
@@ -67,23 +32,40 @@ type client struct {
 	at      int
 }
 
+// try connects to one place.
+func (c *client) try(p place) (*amqp.Connection, *amqp.Channel, error) {
+	conn, err := amqp.DialConfig("amqp://guest:guest@"+p.address+"/"+c.vhost, amqp.Config{
+		Vhost: c.vhost, Heartbeat: 2 * time.Second, Dial: amqp.DefaultDial(2 * time.Second),
+		Properties: amqp.Table{"x-session-id": c.session, "x-session-expiry": "300", "x-session-on-close": "keep"},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	ch, err := conn.Channel()
+	if err == nil {
+		return conn, ch, nil
+	}
+	_ = conn.CloseDeadline(time.Now().Add(time.Second))
+	select {
+	case why := <-closed: // a refusal comes behind open-ok
+		if why != nil {
+			err = why
+		}
+	default:
+	}
+	return nil, nil, err
+}
+
 // dial connects to one place after the other until one lets the session in.
 func (c *client) dial(ctx context.Context) (*amqp.Connection, *amqp.Channel, place, error) {
 	for {
 		p := c.places[c.at%len(c.places)]
-		c.at++
-		conn, err := amqp.DialConfig("amqp://guest:guest@"+p.address+"/"+c.vhost, amqp.Config{
-			Vhost: c.vhost, Heartbeat: 2 * time.Second, Dial: amqp.DefaultDial(2 * time.Second),
-			Properties: amqp.Table{"x-session-id": c.session, "x-session-expiry": "300", "x-session-on-close": "keep"},
-		})
+		conn, ch, err := c.try(p)
 		if err == nil {
-			ch, err := conn.Channel()
-			if err == nil {
-				c.at-- // come back here first
-				return conn, ch, p, nil
-			}
-			_ = conn.CloseDeadline(time.Now().Add(time.Second))
+			return conn, ch, p, nil // and here first the next time
 		}
+		c.at++
 		select {
 		case <-ctx.Done():
 			return nil, nil, p, errors.Join(ctx.Err(), err)
@@ -95,34 +77,75 @@ func (c *client) dial(ctx context.Context) (*amqp.Connection, *amqp.Channel, pla
 // drop ends a connection without a word, so that the session stays.
 func drop(conn *amqp.Connection) { _ = conn.CloseDeadline(time.Now()) }
 
-// publisher publishes numbered messages and never sends one again that was confirmed.
+// attached is a session's channel at the place that has let it in, and who takes deliveries there.
+type attached struct {
+	*amqp.Channel
+	conn *amqp.Connection
+	at   place
+	busy *sync.WaitGroup
+}
+
+// visit has the session work wherever it is let in, again and again, until ctx ends.
+func (c *client) visit(ctx context.Context, work func(attached)) {
+	for ctx.Err() == nil {
+		conn, ch, at, err := c.dial(ctx)
+		if err != nil {
+			return
+		}
+		a := attached{ch, conn, at, new(sync.WaitGroup)}
+		work(a)
+		drop(conn)
+		a.busy.Wait()
+	}
+}
+
+// letter is what a publisher sends.
+type letter struct {
+	route    route
+	exchange string
+	key      string
+	replyTo  string
+	delay    time.Duration
+}
+
+// outgoing is a message on its way.
+type outgoing struct {
+	*message
+	letter
+}
+
+// publisher publishes numbered messages and never sends one again that was confirmed. When its time is over it waits for what
+// is unconfirmed, and stays for as long as stay says (nil: no longer).
 type publisher struct {
 	client
 	h       *history
 	number  int // of the vhost
 	rate    int // a second
+	write   func(n int) letter
+	ready   func(attached) error // on each connection, before anything is sent; may be nil
+	stay    context.Context
 	next    int
-	waiting []*message // unconfirmed, in the order of their first sending
+	waiting []*outgoing // unconfirmed, in the order of their first sending
 }
 
 func (p *publisher) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		conn, ch, at, err := p.dial(ctx)
-		if err != nil {
-			return
-		}
-		if ch.Confirm(false) == nil {
-			p.publish(ctx, ch, at)
-		}
-		drop(conn)
+	life := ctx
+	if p.stay != nil {
+		life = p.stay
 	}
+	p.visit(life, func(a attached) {
+		if a.Confirm(false) == nil && (p.ready == nil || p.ready(a) == nil) {
+			p.publish(ctx, a)
+		}
+	})
 }
 
-func (p *publisher) publish(ctx context.Context, ch *amqp.Channel, at place) {
-	acks := ch.NotifyPublish(make(chan amqp.Confirmation, 2*window))
-	var sent []*message // on this channel, by delivery tag
+func (p *publisher) publish(ctx context.Context, a attached) {
+	acks := a.NotifyPublish(make(chan amqp.Confirmation, 2*window))
+	var sent []*outgoing // on this channel, by delivery tag
 	for _, m := range p.waiting {
-		if p.send(ch, m) != nil {
+		p.h.repeat(m.message)
+		if p.send(a.Channel, m) != nil {
 			return
 		}
 		sent = append(sent, m)
@@ -133,51 +156,50 @@ func (p *publisher) publish(ctx context.Context, ch *amqp.Channel, at place) {
 	defer tick.Stop()
 	for {
 		for due := int(time.Since(begin).Seconds() * float64(p.rate)); ctx.Err() == nil && count < due && len(p.waiting) < window; count++ {
-			m := p.make(at)
+			m := p.make(a.at)
 			sent = append(sent, m)
-			if p.send(ch, m) != nil {
+			if p.send(a.Channel, m) != nil {
 				return
 			}
 		}
 		select {
-		case a, ok := <-acks:
+		case c, ok := <-acks:
 			if !ok {
 				return
 			}
-			if a.Ack {
-				p.settle(sent[a.DeliveryTag-1], at)
+			if c.Ack {
+				p.settle(sent[c.DeliveryTag-1], a.at)
 			}
 			done++
 		case <-tick.C:
 		}
-		if ctx.Err() != nil && done == len(sent) {
+		if ctx.Err() != nil && done == len(sent) && (p.stay == nil || p.stay.Err() != nil) {
 			return
 		}
 	}
 }
 
-func (p *publisher) make(at place) *message {
+func (p *publisher) make(at place) *outgoing {
 	p.next++
-	m := &message{id: fmt.Sprintf("v%d-%06d", p.number, p.next), vhost: p.number, sent: time.Now(), bySource: at.source}
-	p.h.mu.Lock()
-	p.h.messages[m.id] = m
-	p.h.mu.Unlock()
+	l := p.write(p.next)
+	m := &outgoing{letter: l}
+	m.message = p.h.begin(message{id: fmt.Sprintf("%s-%06d", p.session, p.next), route: l.route, vhost: p.number, by: at, delay: l.delay})
 	p.waiting = append(p.waiting, m)
 	return m
 }
 
-func (p *publisher) send(ch *amqp.Channel, m *message) error {
-	return ch.PublishWithContext(context.Background(), "", "work", false, false, amqp.Publishing{
-		MessageId: m.id, Headers: amqp.Table{"x-dedup-id": m.id}, Body: append([]byte(m.id), make([]byte, 200)...), DeliveryMode: amqp.Persistent,
+func (p *publisher) send(ch *amqp.Channel, m *outgoing) error {
+	headers := amqp.Table{"x-dedup-id": m.id}
+	if m.letter.delay > 0 {
+		headers["x-delay"] = m.letter.delay.Milliseconds()
+	}
+	return ch.PublishWithContext(context.Background(), m.exchange, m.key, false, false, amqp.Publishing{
+		MessageId: m.id, Headers: headers, Body: append([]byte(m.id), make([]byte, 200)...), DeliveryMode: amqp.Persistent, ReplyTo: m.replyTo,
 	})
 }
 
-func (p *publisher) settle(m *message, at place) {
-	p.h.mu.Lock()
-	m.confirmed = time.Now()
-	m.bySource = at.source
-	p.h.confirmed++
-	p.h.mu.Unlock()
+func (p *publisher) settle(m *outgoing, at place) {
+	p.h.settle(at, m.message)
 	for i, w := range p.waiting {
 		if w == m {
 			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
@@ -186,143 +208,74 @@ func (p *publisher) settle(m *message, at place) {
 	}
 }
 
-// consumer takes what comes and acknowledges it.
+// handler does something with a delivery; an error ends the connection.
+type handler func(attached, amqp.Delivery) error
+
+func accept(_ attached, d amqp.Delivery) error { return d.Ack(false) }
+func reject(_ attached, d amqp.Delivery) error { return d.Reject(false) }
+func ignore(attached, amqp.Delivery) error     { return nil }
+
+// consumer takes what comes to its queues.
 type consumer struct {
 	client
-	h *history
+	h      *history
+	queues map[string]handler
+	keep   time.Duration
 }
 
 func (c *consumer) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		conn, ch, at, err := c.dial(ctx)
-		if err != nil {
+	c.visit(ctx, func(a attached) {
+		if a.Confirm(false) != nil || a.Qos(prefetch, 0, false) != nil {
 			return
 		}
-		c.consume(ctx, ch, at)
-		drop(conn)
-	}
-}
-
-func (c *consumer) consume(ctx context.Context, ch *amqp.Channel, at place) {
-	if ch.Qos(prefetch, 0, false) != nil {
-		return
-	}
-	in, err := ch.Consume("work", "worker", false, false, false, false, nil)
-	if err != nil {
-		return
-	}
-	for {
-		select {
-		case d, ok := <-in:
-			if !ok {
-				return
+		end := context.AfterFunc(ctx, func() { drop(a.conn) })
+		defer end()
+		for queue, handle := range c.queues {
+			in, err := a.Consume(queue, queue, false, false, false, false, nil)
+			if err != nil {
+				drop(a.conn)
+				break
 			}
-			c.h.mu.Lock()
-			c.h.seen = append(c.h.seen, seen{d.MessageId, at.source, d.Redelivered, time.Now()})
-			c.h.mu.Unlock()
-			if d.Ack(false) != nil {
-				return
+			a.busy.Go(func() { c.h.take(in, queue, a, c.keep, handle) })
+		}
+		a.busy.Wait()
+	})
+}
+
+// linger is how long some consumers keep what they have: over a switch, some of it.
+const linger = 150 * time.Millisecond
+
+// take notes deliveries until the channel ends, and has each handled when it has been kept for so long.
+func (h *history) take(in <-chan amqp.Delivery, queue string, a attached, keep time.Duration, handle handler) {
+	type kept struct {
+		amqp.Delivery
+		until time.Time
+	}
+	hand := make(chan kept, 4*prefetch)
+	a.busy.Go(func() {
+		for d := range hand {
+			time.Sleep(time.Until(d.until))
+			if handle(a, d.Delivery) != nil {
+				drop(a.conn)
 			}
-		case <-ctx.Done():
-			return
 		}
+	})
+	defer close(hand)
+	for d := range in {
+		h.deliver(seen{id: d.MessageId, queue: queue, by: a.at, redelivered: d.Redelivered, death: deathOf(d)})
+		hand <- kept{d, time.Now().Add(keep)}
 	}
 }
 
-// holder keeps deliveries unsettled over the switch, and has an exclusive queue.
-type holder struct {
-	client
-	ids []string
-}
-
-const exclusiveMessages = 5
-
-// begin publishes to a queue, takes some deliveries of it and keeps them.
-func (h *holder) begin(ctx context.Context) error {
-	conn, ch, _, err := h.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer drop(conn)
-	if _, err := ch.QueueDeclare("held", true, false, false, false, nil); err != nil {
-		return err
-	}
-	if _, err := ch.QueueDeclare("mine", false, false, true, false, nil); err != nil {
-		return err
-	}
-	for i := range 2 * held {
-		m := amqp.Publishing{MessageId: fmt.Sprint("held-", i), Body: []byte("x")}
-		if err := ch.PublishWithContext(ctx, "", "held", true, false, m); err != nil {
-			return err
-		}
-	}
-	for range exclusiveMessages {
-		if err := ch.PublishWithContext(ctx, "", "mine", true, false, amqp.Publishing{Body: []byte("y")}); err != nil {
-			return err
-		}
-	}
-	for _, d := range h.take(ch, held) {
-		h.ids = append(h.ids, d.MessageId)
-	}
-	if len(h.ids) != held {
-		return fmt.Errorf("%d of %d deliveries came to be held", len(h.ids), held)
-	}
-	return nil
-}
-
-// take consumes n deliveries of the held queue.
-func (h *holder) take(ch *amqp.Channel, n int) (got []amqp.Delivery) {
-	if ch.Qos(held, 0, false) != nil {
+// deathOf reads a dead letter's newest death, nil if it is none.
+func deathOf(d amqp.Delivery) *death {
+	deaths, _ := d.Headers["x-death"].([]any)
+	if len(deaths) == 0 {
 		return nil
 	}
-	in, err := ch.Consume("held", "holder", false, false, false, false, nil)
-	if err != nil {
-		return nil
-	}
-	for end := time.After(10 * time.Second); len(got) < n; {
-		select {
-		case d, ok := <-in:
-			if !ok {
-				return got
-			}
-			got = append(got, d)
-		case <-end:
-			return got
-		}
-	}
-	return got
-}
-
-// finish says whether what was held is still the session's own, and can be settled.
-func (h *holder) finish(ctx context.Context) error {
-	conn, ch, at, err := h.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer drop(conn)
-	if at.source {
-		return errors.New("a holder was let in by the source after the switch")
-	}
-	got := h.take(ch, held)
-	if len(got) != held {
-		return fmt.Errorf("%d of %d held deliveries came again", len(got), held)
-	}
-	for i, d := range got {
-		if d.MessageId != h.ids[i] || !d.Redelivered {
-			return fmt.Errorf("instead of %s, redelivered, %s came (redelivered %v)", h.ids[i], d.MessageId, d.Redelivered)
-		}
-		if err := d.Ack(false); err != nil {
-			return err
-		}
-	}
-	q, err := ch.QueueDeclarePassive("mine", false, false, true, false, nil)
-	if err != nil || q.Messages != exclusiveMessages {
-		return fmt.Errorf("the exclusive queue has %d of %d messages: %w", q.Messages, exclusiveMessages, err)
-	}
-	q, err = ch.QueueDeclarePassive("held", true, false, false, false, nil)
-	if err != nil {
-		return fmt.Errorf("the held queue: %w", err)
-	}
-	_ = q
-	return nil
+	newest, _ := deaths[0].(amqp.Table)
+	var x death
+	x.queue, _ = newest["queue"].(string)
+	x.reason, _ = newest["reason"].(string)
+	return &x
 }

@@ -28,26 +28,26 @@ func TestAStandbyTakesOverFromItsSourceAndSessionsGoOn(t *testing.T) {
 	if first == 0 {
 		first = uint64(time.Now().Unix() % 1_000_000)
 	}
-	n, load := 1, 3*time.Second
+	n, load := 1, 2*time.Second
 	if *long {
 		n, load = 5, 6*time.Second
 	}
 	if *runs > 0 {
 		n = *runs
 	}
-	var lines []string
+	var lines, rows []string
 	for _, k := range kinds {
 		if *only != "" && *only != k.name {
 			continue
 		}
 		for i := range n {
-			res := run(t, k, i+1, first+uint64(i), load)
-			lines = append(lines, res.line())
+			res := run(t, k, first+uint64(i), load)
+			lines, rows = append(lines, res.line()), append(rows, res.row())
 			t.Log(res.line())
 			if res.err != nil {
 				t.Errorf("%s: %v\nreplay: %s", k.name, res.err, res.replay())
 			}
 		}
 	}
-	t.Logf("\n%s", strings.Join(lines, "\n"))
+	t.Logf("\n%s\n\n%s", strings.Join(lines, "\n"), strings.Join(rows, "\n"))
 }

@@ -1,6 +1,7 @@
 package standby
 
 import (
+	"slices"
 	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
@@ -10,27 +11,38 @@ import (
 type fault struct {
 	name string
 	do   func(*round) error
+	// between: it needs the standby's nodes to reach one another through proxies, which those that have joined a seeded one do not.
+	between bool
 }
 
 var faults = []fault{
-	{"kill-source", func(r *round) error { return r.killOne(r.Source) }},
-	{"kill-standby", func(r *round) error { return r.killOne(r.Standby) }},
-	{"pause-source", func(r *round) error { return r.pauseOne(r.Source) }},
-	{"pause-standby", func(r *round) error { return r.pauseOne(r.Standby) }},
-	{"part-source", func(r *round) error { return r.partOne(r.Source) }},
-	{"part-standby", func(r *round) error { return r.partOne(r.Standby) }},
-	{"cut-link", func(r *round) error {
+	{name: "kill-source", do: func(r *round) error { return r.killOne(r.Source) }},
+	{name: "kill-standby", do: func(r *round) error { return r.killOne(r.Standby) }},
+	{name: "fell-source", do: func(r *round) error { return r.fell(r.Source) }},
+	{name: "fell-standby", do: func(r *round) error { return r.fell(r.Standby) }},
+	{name: "pause-source", do: func(r *round) error { return r.pauseOne(r.Source) }},
+	{name: "pause-standby", do: func(r *round) error { return r.pauseOne(r.Standby) }},
+	{name: "part-source", do: func(r *round) error { return r.partOne(r.Source) }},
+	{name: "part-standby", do: func(r *round) error { return r.partOne(r.Standby) }, between: true},
+	{name: "deafen-source", do: func(r *round) error { return r.deafenOne(r.Source) }},
+	{name: "deafen-standby", do: func(r *round) error { return r.deafenOne(r.Standby) }, between: true},
+	{name: "cut-link", do: func(r *round) error {
 		r.CutLinksOf(1 + r.rng.IntN(3))
 		r.last()
 		r.HealLinks()
 		return nil
 	}},
-	{"cut-links", func(r *round) error {
+	{name: "cut-links", do: func(r *round) error {
 		r.CutLinks()
 		r.last()
 		r.HealLinks()
 		return nil
 	}},
+}
+
+// faultsFor are those that bite.
+func faultsFor(seeded bool) []fault {
+	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return seeded && f.between })
 }
 
 // last lets a fault last.
@@ -44,6 +56,18 @@ func (r *round) killOne(c *harness.Cluster) error {
 	r.last()
 	if err := n.Start(); err != nil {
 		return err
+	}
+	return c.WaitReady(time.Minute)
+}
+
+// fell kills all nodes of a cluster at the same moment, as when the power of their room goes.
+func (r *round) fell(c *harness.Cluster) error {
+	c.KillAll()
+	r.last()
+	for _, n := range c.Members() {
+		if err := n.Start(); err != nil {
+			return err
+		}
 	}
 	return c.WaitReady(time.Minute)
 }
@@ -62,4 +86,41 @@ func (r *round) partOne(c *harness.Cluster) error {
 	r.last()
 	c.Heal()
 	return nil
+}
+
+// deafenOne lets a node speak to the others and not hear them.
+func (r *round) deafenOne(c *harness.Cluster) error {
+	deaf := r.one(c).ID
+	for _, n := range c.Members() {
+		if n.ID != deaf {
+			c.CutOneWay(n.ID, deaf)
+		}
+	}
+	r.last()
+	c.Heal()
+	return nil
+}
+
+// midstFault happens to a node of the standby while that takes over.
+type midstFault struct {
+	name string
+	do   func(*harness.Node) error
+}
+
+// midstLasts is how long, longer than a promotion takes by itself.
+const midstLasts = 700 * time.Millisecond
+
+var midstFaults = []midstFault{
+	{"kill", func(n *harness.Node) error {
+		n.Kill9()
+		time.Sleep(midstLasts)
+		return n.Start()
+	}},
+	{"pause", func(n *harness.Node) error {
+		if err := n.Pause(); err != nil {
+			return err
+		}
+		time.Sleep(midstLasts)
+		return n.Resume()
+	}},
 }

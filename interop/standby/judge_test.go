@@ -5,41 +5,194 @@ import (
 	"time"
 )
 
-// Each fault that the judge knows is found, and a good round has none.
-func TestTheJudgeFindsEachFault(t *testing.T) {
-	contact := time.Unix(1000, 0)
-	at := func(seconds float64) time.Time { return contact.Add(time.Duration(seconds * float64(time.Second))) }
-	msg := func(id string, sent, confirmed float64) *message {
-		return &message{id: id, sent: at(sent), confirmed: at(confirmed), bySource: true}
+var (
+	contact  = time.Unix(1000, 0)
+	fromOld  = place{"old", 1, true}
+	fromNext = place{"next", 1, false}
+)
+
+// at is so many seconds after the last contact.
+func at(seconds float64) time.Time { return contact.Add(time.Duration(seconds * float64(time.Second))) }
+
+// scene is a history that is put together by hand.
+type scene struct {
+	history
+	trial
+}
+
+func newScene(k kind) *scene {
+	s := &scene{
+		history: history{messages: map[string]*message{}},
+		trial: trial{
+			kind: k, contact: contact, since: map[uint64]time.Time{1: at(-0.5)}, back: at(3), fenced: map[int]time.Time{1: at(4)},
+			group: func(v int) uint64 { return uint64(v + 1) },
+		},
 	}
+	if k.lossless {
+		s.since = nil // the report says that nothing is missing
+	}
+	return s
+}
+
+// sent adds a message that the source confirmed, if it did (0: it did not).
+func (s *scene) sent(r route, id string, when, confirmed float64) *message {
+	m := &message{id: id, route: r, sent: at(when), by: fromOld}
+	if confirmed != 0 {
+		m.confirmed = at(confirmed)
+	}
+	s.messages[id] = m
+	return m
+}
+
+// came adds a delivery as new.
+func (s *scene) came(id, queue string, by place, when float64) *seen {
+	s.seen = append(s.seen, seen{id: id, queue: queue, by: by, at: at(when)})
+	return &s.seen[len(s.seen)-1]
+}
+
+// died adds a dead letter.
+func (s *scene) died(id, queue, reason string, when float64) {
+	s.came(id, "dead", fromNext, when).death = &death{queue, reason}
+}
+
+// twin adds a committed message of transaction 7.
+func (s *scene) twin(id string, confirmed float64) *message {
+	m := s.sent(twins, id, -5, confirmed)
+	m.batch = 7
+	return m
+}
+
+func TestTheJudgeFindsEachFault(t *testing.T) {
 	crash, planned := kind{name: "crash"}, kind{name: "planned", lossless: true}
-	came := func(id string, source, again bool, when float64) seen { return seen{id, source, again, at(when)} }
-	for name, c := range map[string]struct {
-		kind     kind
-		messages []*message
-		seen     []seen
-		ok       bool
+	for _, c := range []struct {
+		name  string
+		kind  kind
+		make  func(*scene)
+		fault string // "" for none
 	}{
-		"nothing missing":             {planned, []*message{msg("a", -5, -4)}, []seen{came("a", true, false, -3)}, true},
-		"a tail after a crash":        {crash, []*message{msg("a", -0.1, 0.1)}, nil, true},
-		"a tail after a switch":       {planned, []*message{msg("a", -0.1, 0.1)}, nil, false},
-		"lost before the bound":       {crash, []*message{msg("a", -5, -0.6)}, nil, false},
-		"lost long before":            {crash, []*message{msg("a", -5, -2)}, nil, false},
-		"lost by the promoted":        {crash, []*message{{id: "a", sent: at(3), confirmed: at(4)}}, nil, false},
-		"a gap":                       {crash, []*message{msg("a", 0, 0.1), msg("b", 0.2, 0.3)}, []seen{came("b", false, false, 5)}, false},
-		"a phantom":                   {crash, nil, []seen{came("x", false, false, 5)}, false},
-		"doubled by one":              {crash, []*message{msg("a", -5, -4)}, []seen{came("a", false, false, 5), came("a", false, false, 6)}, false},
-		"doubled by both":             {crash, []*message{msg("a", -5, -4)}, []seen{came("a", true, false, -3), came("a", false, false, 6)}, false},
-		"delivered in the tail":       {crash, []*message{msg("a", -5, -4)}, []seen{came("a", true, false, 0.1), came("a", false, false, 6)}, true},
-		"delivered again, so it says": {crash, []*message{msg("a", -5, -4)}, []seen{came("a", true, false, -3), came("a", false, true, 6)}, true},
+		{"nothing missing", planned, func(s *scene) { s.sent(work, "a", -5, -4); s.came("a", "work", fromOld, -3) }, ""},
+		{"a tail after a crash", crash, func(s *scene) { s.sent(work, "a", -0.1, 0.1) }, ""},
+		{"a tail after a switch", planned, func(s *scene) { s.sent(work, "a", -0.1, 0.1) }, "lost"},
+		{"lost before the bound", crash, func(s *scene) { s.sent(work, "a", -5, -0.6) }, "unbound"},
+		{"lost before another group's bound", crash, func(s *scene) { s.sent(work, "a", -5, -0.6).vhost = 1 }, ""},
+		{"lost long before", crash, func(s *scene) { s.sent(work, "a", -5, -2).vhost = 1 }, "early"},
+		{"lost by the promoted", crash, func(s *scene) { s.sent(work, "a", 3, 4).by = fromNext }, "lost by the promoted"},
+		{"confirmed by the source after it came back", planned, func(s *scene) { s.sent(work, "a", 3.1, 3.5) }, ""},
+		{"a gap", crash, func(s *scene) {
+			s.sent(work, "a", 0, 0.1)
+			s.sent(work, "b", 0.2, 0.3)
+			s.came("b", "work", fromNext, 5)
+		}, "gap"},
+		{"a gap of another route", crash, func(s *scene) {
+			s.sent(later, "a", 0, 0.1)
+			s.sent(aged, "b", 0.2, 0.3)
+			s.died("b", "aged", "expired", 5)
+		}, "gap"},
+		{"no gap between groups", crash, func(s *scene) {
+			s.sent(work, "a", 0, 0.1).vhost = 1
+			s.sent(work, "b", 0.2, 0.3)
+			s.came("b", "work", fromNext, 5)
+		}, ""},
+		{"a phantom", crash, func(s *scene) { s.came("x", "work", fromNext, 5) }, "phantom"},
+		{"rolled back, and there", crash, func(s *scene) { s.twin("a", 0).undone = true; s.came("a", "tx-a", fromNext, 5) }, "phantom"},
+		{"doubled by one", crash, func(s *scene) {
+			s.sent(work, "a", -5, -4)
+			s.came("a", "work", fromNext, 5)
+			s.came("a", "work", fromNext, 6)
+		}, "doubled"},
+		{"sent again and doubled", crash, func(s *scene) {
+			s.sent(replies, "a", -5, 0).again = 1
+			s.came("a", "replies", fromNext, 5)
+			s.came("a", "replies", fromNext, 6)
+		}, "doubled"},
+		{"doubled by both", crash, func(s *scene) {
+			s.sent(work, "a", -5, -4)
+			s.came("a", "work", fromOld, -3)
+			s.came("a", "work", fromNext, 6)
+		}, "doubled"},
+		{"two dead letters of one", crash, func(s *scene) {
+			s.sent(aged, "a", -5, -4)
+			s.died("a", "aged", "expired", 5)
+			s.died("a", "aged", "expired", 6)
+		}, "doubled"},
+		{"delivered in the tail", crash, func(s *scene) {
+			s.sent(work, "a", -5, -4)
+			s.came("a", "work", fromOld, 0.1)
+			s.came("a", "work", fromNext, 6)
+		}, ""},
+		{"delivered again, so it says", crash, func(s *scene) {
+			s.sent(work, "a", -5, -4)
+			s.came("a", "work", fromOld, -3)
+			s.came("a", "work", fromNext, 6).redelivered = true
+		}, ""},
+		{"dead of age", planned, func(s *scene) { s.sent(aged, "a", -5, -4); s.died("a", "aged", "expired", 5) }, ""},
+		{"never dead of age", planned, func(s *scene) { s.sent(aged, "a", -5, -4) }, "lost"},
+		{"rejected and never a dead letter", planned, func(s *scene) { s.sent(picky, "a", -5, -4); s.came("a", "picky", fromOld, -3) }, "lost"},
+		{"rejected on one side, dead on the other", planned, func(s *scene) {
+			s.sent(picky, "a", -5, -4)
+			s.came("a", "picky", fromOld, -3)
+			s.died("a", "picky", "rejected", 5)
+		}, ""},
+		{"rejected by nobody", planned, func(s *scene) { s.sent(picky, "a", -5, -4); s.died("a", "picky", "rejected", 5) }, "wrong death"},
+		{"dead for another reason", planned, func(s *scene) { s.sent(aged, "a", -5, -4); s.died("a", "aged", "maxlen", 5) }, "wrong death"},
+		{"dead in another queue", planned, func(s *scene) { s.sent(aged, "a", -5, -4); s.died("a", "work", "expired", 5) }, "wrong death"},
+		{"dead without a reason", planned, func(s *scene) { s.sent(aged, "a", -5, -4); s.came("a", "dead", fromNext, 5) }, "wrong death"},
+		{"dead for no reason", planned, func(s *scene) {
+			s.sent(work, "a", -5, -4)
+			s.came("a", "work", fromNext, 5).death = &death{"work", "rejected"}
+		}, "wrong death"},
+		{"in another queue", crash, func(s *scene) { s.sent(work, "a", -5, 0); s.came("a", "late", fromNext, 5) }, "astray"},
+		{"expired too early", planned, func(s *scene) { s.sent(aged, "a", -5, -4.9); s.died("a", "aged", "expired", -4.8) }, "premature"},
+		{"delayed, and after the switch", planned, func(s *scene) { s.sent(later, "a", -5, -4).delay = 7 * time.Second; s.came("a", "late", fromNext, 2) }, ""},
+		{"delayed, and at once after the switch", planned, func(s *scene) { s.sent(later, "a", -5, -4).delay = 7 * time.Second; s.came("a", "late", fromNext, 1) }, "premature"},
+		{"delayed for ever", planned, func(s *scene) { s.sent(later, "a", -5, -4).delay = 7 * time.Second }, "lost"},
+		{"a transaction, half on either side", planned, func(s *scene) {
+			s.twin("a", -4)
+			s.twin("b", -4)
+			s.came("a", "tx-a", fromOld, -3)
+			s.came("b", "tx-b", fromNext, 5)
+		}, ""},
+		{"a transaction of which nobody knows, half of it there", crash, func(s *scene) {
+			s.twin("a", 0)
+			s.twin("b", 0)
+			s.came("a", "tx-a", fromNext, 5)
+		}, "torn"},
+		{"the same, of which the source delivered half before it fell", crash, func(s *scene) {
+			s.twin("a", 0)
+			s.twin("b", 0)
+			s.came("a", "tx-a", fromOld, 0.1)
+		}, ""},
+		{"the same before a planned switch", planned, func(s *scene) {
+			s.twin("a", 0)
+			s.twin("b", 0)
+			s.came("a", "tx-a", fromOld, 0.1)
+		}, "torn"},
+		{"an answer lost", planned, func(s *scene) { s.sent(replies, "a", -5, -4) }, "lost"},
+		{"an answer by direct reply-to lost", planned, func(s *scene) { s.sent(direct, "a", -5, -4) }, ""},
+		{"confirmed by a fenced source", crash, func(s *scene) { s.sent(work, "a", 3.1, 7) }, "served"},
+		{"delivered by a fenced source", crash, func(s *scene) { s.sent(work, "a", -5, -4); s.came("a", "work", fromOld, 7) }, "served"},
+		{"in a client's hands when the source was fenced", crash, func(s *scene) { s.sent(work, "a", -5, -4); s.came("a", "work", fromOld, 5) }, ""},
 	} {
-		h := &history{messages: map[string]*message{}, seen: c.seen}
-		for _, m := range c.messages {
-			h.messages[m.id] = m
+		s := newScene(c.kind)
+		c.make(s)
+		s.trial.h = &s.history
+		v := judge(s.trial)
+		if c.fault == "" && len(v.Faults) > 0 || c.fault != "" && (len(v.Faults) != 1 || v.Faults[c.fault] == 0) {
+			t.Errorf("%s: faults %v, want %q", c.name, v.Faults, c.fault)
 		}
-		v := judge(trial{kind: c.kind, h: h, contact: contact, since: at(-0.5), group: func(int) uint64 { return 1 }})
-		if v.OK(c.kind) != c.ok {
-			t.Errorf("%s: %+v", name, v)
-		}
+	}
+}
+
+func TestARoundInWhichARouteDidNotCrossTheSwitchIsThin(t *testing.T) {
+	v := verdict{Over: tally{}}
+	for r := range ends {
+		v.Over[string(r)] = 1
+	}
+	if why := v.thin(); why != "" {
+		t.Errorf("a full round: %s", why)
+	}
+	delete(v.Over, string(later))
+	if v.thin() == "" {
+		t.Error("a round over which nothing delayed came is full")
 	}
 }

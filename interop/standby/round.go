@@ -8,16 +8,19 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 )
 
 const (
-	vhosts     = 4
-	publishers = 1 // a vhost
-	rate       = 700
+	nodes  = 3 // of each cluster
+	vhosts = 4
+	rate   = 500 // a second and vhost, of messages that are simply consumed
 )
 
 // The kinds of round.
@@ -28,16 +31,25 @@ var kinds = []kind{
 	{name: "sync", lossless: true},
 }
 
+// seeded says whether a round's standby begins with a seed: one kind in four, whatever the seed number.
+func (k kind) seeded(seed uint64) bool {
+	at := slices.IndexFunc(kinds, func(x kind) bool { return x.name == k.name })
+	return (seed+uint64(at))%uint64(len(kinds)) == 0
+}
+
 // result is a round, for the table.
 type result struct {
-	number int
 	kind   kind
 	seed   uint64
 	faults []string
 	verdict
-	promotion harness.Promotion
-	took      time.Duration // from asking for the promotion to the first confirm of the promoted cluster
-	err       error
+	again      int // publishes that were sent again
+	promotions []harness.Promotion
+	took       time.Duration // from asking for the promotion to the first confirm of the promoted cluster; 0: there was none
+	compared   string        // at the cut
+	entries    int           // of the log, compared
+	lasted     time.Duration
+	err        error
 }
 
 func (r *result) line() string {
@@ -45,9 +57,38 @@ func (r *result) line() string {
 	if r.err != nil {
 		word = "FAILED"
 	}
-	return fmt.Sprintf("%-9s seed %-7d %s: confirmed %d, lost %d (tail %v), doubled %d, phantom %d, gaps %d, serving after %v; faults: %s",
-		r.kind.name, r.seed, word, r.Confirmed, r.Lost, r.Tail.Round(time.Millisecond), r.Doubled, r.Phantom, r.Gaps,
-		r.took.Round(time.Millisecond), strings.Join(r.faults, " "))
+	line := fmt.Sprintf("%-9s seed %-6d %-5s %s: confirmed %d, lost %d (tail %v), faults %v; stale %d, sent again %d; over the switch: %v; %s, %d log entries; serving after %v; %.0f s; %s",
+		r.kind.name, r.seed, r.start(), word, r.Confirmed, r.Lost, r.Tail.Round(time.Millisecond), r.Faults, r.Stale, r.again, r.Over, r.compared, r.entries,
+		r.took.Round(time.Millisecond), r.lasted.Seconds(), strings.Join(r.faults, " "))
+	if r.err != nil {
+		line += "\n  " + r.why()
+	}
+	return line
+}
+
+// start is how the standby began.
+func (r *result) start() string {
+	if r.kind.seeded(r.seed) {
+		return "seed"
+	}
+	return "empty"
+}
+
+// row is the round in the table that link/DESIGN.md keeps.
+func (r *result) row() string {
+	over := 0
+	for _, n := range r.Over {
+		over += n
+	}
+	return fmt.Sprintf("| %s | %d | %s | %d | %d | %v | %d | %d | %d | %.1f s |",
+		r.kind.name, r.seed, r.start(), r.Confirmed, r.Lost, r.Faults, over, r.again, r.entries, r.took.Seconds())
+}
+
+// why is the error in one line that a cut-off log still shows.
+func (r *result) why() string {
+	const most = 600
+	text := strings.Join(strings.Fields(r.err.Error()), " ")
+	return text[:min(most, len(text))]
 }
 
 func (r *result) replay() string {
@@ -59,90 +100,118 @@ type round struct {
 	*harness.Pair
 	t       testing.TB
 	kind    kind
+	seeded  bool
 	rng     *rand.Rand
 	load    time.Duration // before the switch
 	h       *history
+	ahead   atomic.Bool // until the switch some messages are delayed to after it
+	places  []place
 	groups  map[int]uint64 // of vhosts
 	holders []*holder
+	fences  fences
+	cut     harness.Promotion // the report of the node that was asked
+	back    time.Time         // when the fallen source was started again
 	res     *result
 
-	publishing, consuming context.CancelFunc
-	publishersDone        sync.WaitGroup
-	consumersDone         sync.WaitGroup
+	publishing, consuming         context.Context
+	stopPublishing, stopConsuming context.CancelFunc
+	publishersDone                sync.WaitGroup
+	consumersDone                 sync.WaitGroup
 }
 
 // run does one round of a kind on clusters of its own.
-func run(t testing.TB, k kind, number int, seed uint64, load time.Duration) result {
-	res := result{number: number, kind: k, seed: seed}
+func run(t testing.TB, k kind, seed uint64, load time.Duration) result {
+	began := time.Now()
+	res := result{kind: k, seed: seed}
 	r := &round{
-		t: t, kind: k, rng: rand.New(rand.NewPCG(seed, 7)), load: load, res: &res, groups: map[int]uint64{},
-		h: &history{messages: map[string]*message{}},
+		t: t, kind: k, seeded: k.seeded(seed), rng: rand.New(rand.NewPCG(seed, 7)), load: load, res: &res, groups: map[int]uint64{},
+		h: &history{messages: map[string]*message{}}, fences: fences{since: map[int]time.Time{}},
 	}
-	r.Pair = harness.StartPair(t, harness.PairOptions{Nodes: 3, Args: []string{"--groups", fmt.Sprint(vhosts)}})
+	r.ahead.Store(true)
+	r.publishing, r.stopPublishing = context.WithCancel(context.Background())
+	r.consuming, r.stopConsuming = context.WithCancel(context.Background())
+	r.Pair = harness.NewPair(t, harness.PairOptions{Nodes: nodes, Seeded: r.seeded, Args: []string{"--groups", fmt.Sprint(vhosts)}})
 	defer r.Standby.Stop()
 	defer r.Source.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	res.err = r.all(ctx)
+	res.Confirmed = r.h.confirms()
+	res.lasted = time.Since(began)
 	return res
 }
 
 func vhostName(i int) string { return fmt.Sprintf("v%d", i) }
 
 func (r *round) all(ctx context.Context) error {
-	if err := r.prepare(ctx); err != nil {
-		return fmt.Errorf("preparing: %w", err)
-	}
 	defer r.stopClients()
-	if err := r.trouble(ctx); err != nil {
-		return fmt.Errorf("before the switch: %w", err)
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"preparing", r.prepare}, {"before the switch", r.trouble}, {"taking over", r.takeOver}, {"after the switch", r.afterwards},
+		{"the verdict", r.judge}, {"at the cut", r.compare},
+	} {
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
 	}
-	if err := r.takeOver(ctx); err != nil {
-		return fmt.Errorf("taking over: %w", err)
-	}
-	if err := r.afterwards(ctx); err != nil {
-		return fmt.Errorf("after the switch: %w", err)
-	}
-	return r.verdict(ctx)
+	return nil
 }
 
-// prepare makes the vhosts and sets everybody to work.
+// prepare makes the vhosts and sets everybody to work. A standby that begins with a seed finds a history.
 func (r *round) prepare(ctx context.Context) error {
+	for _, c := range []*harness.Cluster{r.Source, r.Standby} {
+		for id := range nodes {
+			n := c.Node(1 + id)
+			r.places = append(r.places, place{n.AMQP, n.ID, c == r.Source})
+		}
+	}
+	if err := r.StartSource(); err != nil {
+		return err
+	}
+	if !r.seeded {
+		if err := r.StartStandby(ctx); err != nil {
+			return err
+		}
+	}
 	for i := range vhosts {
 		if err := r.makeVhost(ctx, i); err != nil {
 			return err
 		}
 	}
-	var places []place
-	for _, n := range r.Source.Members() {
-		places = append(places, place{n.AMQP, true})
-	}
-	for _, n := range r.Standby.Members() {
-		places = append(places, place{n.AMQP, false})
-	}
-	publishing, stopPublishing := context.WithCancel(context.Background())
-	consuming, stopConsuming := context.WithCancel(context.Background())
-	r.publishing, r.consuming = stopPublishing, stopConsuming
 	for i := range vhosts {
-		who := func(role string) client {
-			return client{places: places, vhost: vhostName(i), session: fmt.Sprintf("%s-%d", role, i), at: r.rng.IntN(3)}
+		if err := r.populate(ctx, i); err != nil {
+			return fmt.Errorf("vhost %s: %w", vhostName(i), err)
 		}
-		h := &holder{client: who("holder")}
-		if err := h.begin(ctx); err != nil {
-			return err
-		}
-		r.holders = append(r.holders, h)
-		p := &publisher{client: who("publisher"), h: r.h, number: i, rate: rate}
-		c := &consumer{client: who("consumer"), h: r.h}
-		r.publishersDone.Go(func() { p.run(publishing) })
-		r.consumersDone.Go(func() { c.run(consuming) })
 	}
-	return harness.Await(30*time.Second, func(context.Context) error {
-		if n := r.h.confirms(); n < 1000 {
+	err := harness.Await(30*time.Second, func(context.Context) error {
+		if n := r.h.confirms(); n < 1000 && r.kind.name != "sync" { // nobody is waited for before there is a standby
 			return fmt.Errorf("%d messages were confirmed", n)
 		}
 		return nil
 	})
+	if err == nil && r.seeded {
+		err = r.StartStandby(ctx)
+	}
+	return err
+}
+
+// populate has the holder hold what it is to hold and sets the others of a vhost to work.
+func (r *round) populate(ctx context.Context, i int) error {
+	h := &holder{client: client{places: r.places, vhost: vhostName(i), session: fmt.Sprint("holder-", i), at: r.rng.IntN(3)}}
+	if err := h.begin(ctx, i%2 == 0); err != nil {
+		return fmt.Errorf("the holder: %w", err)
+	}
+	r.holders = append(r.holders, h)
+	publish, consume := r.cast(i)
+	for _, p := range publish {
+		r.publishersDone.Go(func() { p(r.publishing) })
+	}
+	for _, c := range consume {
+		r.consumersDone.Go(func() { c(r.consuming) })
+	}
+	return nil
 }
 
 func (r *round) makeVhost(ctx context.Context, i int) error {
@@ -167,14 +236,24 @@ func (r *round) makeVhost(ctx context.Context, i int) error {
 				return err
 			}
 		}
-		return n.Put(ctx, "/api/queues/"+name+"/work", `{"durable":true}`)
+		conn, err := amqp.DialConfig(n.URL(), amqp.Config{Vhost: name, Dial: amqp.DefaultDial(5 * time.Second)})
+		if err != nil {
+			return err
+		}
+		defer drop(conn)
+		ch, err := conn.Channel()
+		if err != nil {
+			return err
+		}
+		return furnish(ch)
 	})
 }
 
 // trouble does things to both sides while the load runs, and leaves everything in order.
 func (r *round) trouble(ctx context.Context) error {
+	choice := faultsFor(r.seeded)
 	for end := time.Now().Add(r.load); time.Now().Before(end) && ctx.Err() == nil; {
-		f := faults[r.rng.IntN(len(faults))]
+		f := choice[r.rng.IntN(len(choice))]
 		r.res.faults = append(r.res.faults, f.name)
 		if err := f.do(r); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -190,159 +269,59 @@ func (r *round) trouble(ctx context.Context) error {
 		if n := r.h.confirms(); n < confirmed+500 {
 			return fmt.Errorf("%d of 500 more messages were confirmed", n-confirmed)
 		}
-		return r.nearlyCaughtUp(ctx)
+		return r.Within(ctx, 200)
 	})
-}
-
-// nearlyCaughtUp says whether every group of the standby follows closely.
-func (r *round) nearlyCaughtUp(ctx context.Context) error {
-	most := map[uint64]uint64{}
-	for _, n := range r.Source.Running() {
-		groups, err := n.Groups(ctx)
-		if err != nil {
-			return err
-		}
-		for id, g := range groups {
-			most[id] = max(most[id], g.Applied)
-		}
-	}
-	l, err := r.Standby.Node(1).LinkStatus(ctx)
-	if err != nil {
-		return err
-	}
-	for _, g := range l.Groups {
-		if g.Position.Index+200 < most[g.Group] {
-			return fmt.Errorf("group %d of the standby is at %d, the source at %d", g.Group, g.Position.Index, most[g.Group])
-		}
-	}
-	return nil
-}
-
-// takeOver has the standby take over as the round's kind says.
-func (r *round) takeOver(ctx context.Context) (err error) {
-	how := "promote"
-	switch r.kind.name {
-	case "planned":
-		how = "switchover"
-	case "crash-cut":
-		for g := range uint64(vhosts + 1) {
-			leader, _, err := r.Standby.WaitLeader(g, 20*time.Second)
-			if err != nil {
-				return err
-			}
-			r.CutLinksOf(leader)
-			if g == 1 {
-				break // one node is left that reaches the source
-			}
-		}
-		time.Sleep(time.Duration(1000+r.rng.IntN(2000)) * time.Millisecond)
-		r.Source.KillAll()
-	default:
-		r.Source.KillAll()
-	}
-	asked := time.Now()
-	err = harness.Await(2*time.Minute, func(ctx context.Context) error {
-		r.res.promotion, err = r.Standby.Node(1+r.rng.IntN(3)).Promote(ctx, how)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	err = harness.Await(time.Minute, func(context.Context) error { return r.confirmedSince(asked) })
-	r.res.took = time.Since(asked)
-	return err
-}
-
-// confirmedSince says whether the promoted cluster has confirmed something.
-func (r *round) confirmedSince(asked time.Time) error {
-	r.h.mu.Lock()
-	defer r.h.mu.Unlock()
-	for _, m := range r.h.messages {
-		if !m.bySource && m.confirmed.After(asked) {
-			return nil
-		}
-	}
-	return errors.New("the promoted cluster has confirmed nothing yet")
-}
-
-// afterwards lets the load go on, brings the old source back, which is to be fenced, and empties the queues.
-func (r *round) afterwards(ctx context.Context) error {
-	for _, n := range r.Source.Members() {
-		if !n.Running() {
-			if err := n.Start(); err != nil {
-				return err
-			}
-		}
-	}
-	r.HealLinks()
-	if err := harness.Await(90*time.Second, r.fenced); err != nil {
-		return err
-	}
-	r.publishing()
-	r.publishersDone.Wait()
-	for _, h := range r.holders {
-		if err := h.finish(ctx); err != nil {
-			return fmt.Errorf("%s: %w", h.session, err)
-		}
-	}
-	quiet, last := 0, -1
-	return harness.Await(time.Minute, func(context.Context) error {
-		if n := r.h.deliveries(); n != last {
-			quiet, last = 0, n
-		}
-		if quiet++; quiet < 75 {
-			return errors.New("deliveries still come")
-		}
-		return nil
-	})
-}
-
-// fenced says whether every node of the old source knows that it is fenced.
-func (r *round) fenced(ctx context.Context) error {
-	for _, n := range r.Source.Members() {
-		l, err := n.LinkStatus(ctx)
-		if err != nil {
-			return err
-		}
-		if !l.Fenced {
-			return fmt.Errorf("node %d of the old source is not fenced", n.ID)
-		}
-	}
-	return nil
 }
 
 func (r *round) stopClients() {
-	r.publishing()
-	r.consuming()
+	r.stopPublishing()
+	r.stopConsuming()
 	r.publishersDone.Wait()
 	r.consumersDone.Wait()
 }
 
-// verdict judges the round.
-func (r *round) verdict(context.Context) error {
+// judge judges the round by what its clients saw and the promoted nodes' reports.
+func (r *round) judge(ctx context.Context) error {
 	r.stopClients()
-	t := trial{kind: r.kind, h: r.h, group: func(v int) uint64 { return r.groups[v] }}
-	var since []int64
-	for _, g := range r.res.promotion.Groups {
-		if g.LastContact != nil {
-			t.contact = later(t.contact, time.UnixMilli(*g.LastContact))
-		}
-		if g.MissingSince != nil {
-			since = append(since, *g.MissingSince)
-		}
+	r.fences.wait()
+	for _, m := range r.h.messages {
+		r.res.again += m.again
 	}
-	if len(since) > 0 {
-		t.since = time.UnixMilli(slices.Min(since))
+	t := trial{
+		kind: r.kind, h: r.h, group: func(v int) uint64 { return r.groups[v] }, since: map[uint64]time.Time{}, back: r.back, fenced: r.fences.since,
+	}
+	for _, n := range r.Standby.Members() {
+		var p harness.Promotion
+		if err := n.Get(ctx, "/api/link/promotion", &p); err != nil {
+			return err
+		}
+		r.res.promotions = append(r.res.promotions, p)
+		t.believe(p)
 	}
 	r.res.verdict = judge(t)
 	var faults []error
-	if !r.res.OK(r.kind) {
+	if len(r.res.Faults) > 0 {
 		faults = append(faults, errors.New(strings.Join(r.res.examples, "; ")))
+	}
+	if lack := r.res.thin(); lack != "" {
+		faults = append(faults, errors.New(lack))
 	}
 	return errors.Join(append(faults, r.Standby.Fingerprints(30*time.Second))...)
 }
 
-func later(a, b time.Time) time.Time {
+// believe takes over what a node's report says: every node's is to be true.
+func (t *trial) believe(p harness.Promotion) {
+	for _, g := range p.Groups {
+		if g.LastContact != nil {
+			t.contact = newer(t.contact, time.UnixMilli(*g.LastContact))
+		}
+		if g.MissingSince != nil {
+			t.since[g.Group] = newer(t.since[g.Group], time.UnixMilli(*g.MissingSince))
+		}
+	}
+}
+
+func newer(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

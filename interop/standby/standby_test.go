@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +55,58 @@ func TestAStandbyWhoseLeaderLostItsQuorumForAWhileGoesOn(t *testing.T) {
 	}
 	p.Standby.Heal()
 	if err := p.WaitCaughtUp(30 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Its machine knows its source's nodes by the same ids: they are not its own.
+func TestANodeOfAStandbyThatComesLateIsLetInAndOneThatLostItsDataIsNot(t *testing.T) {
+	p := harness.NewPair(t, harness.PairOptions{Nodes: 3, Args: []string{"--groups", "1"}})
+	if err := p.StartSource(); err != nil {
+		t.Fatal(err)
+	}
+	first, late := p.Standby.Node(1), p.Standby.Node(3)
+	for _, n := range []*harness.Node{first, p.Standby.Node(2)} {
+		if err := n.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.WaitCaughtUp(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Standby.WaitReady(30 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.WaitCaughtUp(30 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	err := harness.Await(20*time.Second, func(ctx context.Context) error {
+		l, err := first.LinkStatus(ctx)
+		if err == nil && l.Level.Members == 0 {
+			err = errors.New("not every node has told of itself")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late.Kill9()
+	if err := os.RemoveAll(late.Data); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.Start(); err != nil {
+		t.Fatal(err)
+	}
+	err = harness.Await(30*time.Second, func(context.Context) error {
+		if !strings.Contains(first.LogTail(4000), "node 3 is a voter but has lost its data") {
+			return errors.New("a voter without its data was not kept out")
+		}
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -154,7 +154,7 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
 	a := wire.BeatAnswer{Cluster: id.Cluster, Generation: id.Generation, Node: s.o.Node, Role: id.Role, Fenced: id.Fenced, Hold: s.o.Notes.Held(q.Reader)}
 	for g, log := range s.o.Logs {
 		state := log.Status()
-		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: state.Applied, StaleMillis: state.StaleMillis, Leads: state.Leader == s.o.Node})
+		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: state.Applied, StaleMillis: state.StaleMillis})
 	}
 	wire.WriteJSON(w, http.StatusOK, a)
 }

@@ -267,7 +267,7 @@ func TestEveryReadAndBeatIsNoted(t *testing.T) {
 	r.read(ask(2))
 	w := r.post(wire.PathBeat, "", wire.Beat{Reader: "reader", Standby: "standby", Level: 4, Positions: []wire.Position{{Group: 1}, {Group: 77}}})
 	var a wire.BeatAnswer
-	if err := wire.ReadJSON(w.Body, &a); err != nil || len(a.Groups) != 1 || a.Groups[0] != (wire.GroupBeat{Group: 1, Applied: 5, Leads: true}) {
+	if err := wire.ReadJSON(w.Body, &a); err != nil || len(a.Groups) != 1 || a.Groups[0] != (wire.GroupBeat{Group: 1, Applied: 5}) {
 		t.Errorf("answered %+v, %v", a, err)
 	}
 	if a.Hold == nil || *a.Hold != *r.notes.Held("reader") {

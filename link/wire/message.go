@@ -78,7 +78,6 @@ type GroupBeat struct {
 	Group       uint64 `json:"group"`
 	Applied     uint64 `json:"applied"`
 	StaleMillis int64  `json:"stale_ms"`
-	Leads       bool   `json:"leads"`
 }
 
 // SeedRequest asks for a snapshot of every group, under the name by which the standby will read.

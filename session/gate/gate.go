@@ -201,8 +201,12 @@ func (g *group) refresh() {
 	clear(g.waits)
 	g.on.Store(len(g.confirms) > 0 || len(g.held) > 0)
 	now, nobody := g.link, len(g.sync) == 0
+	changed := now.Confirms != was.Confirms || now.ConfirmsFor != was.ConfirmsFor
+	if changed {
+		g.decided = decision{} // it was applied, or overtaken
+	}
 	g.mu.Unlock()
-	if now.Confirms != was.Confirms || now.ConfirmsFor != was.ConfirmsFor {
+	if changed {
 		g.gate.o.Changed(g.id, now.Confirms, now.ConfirmsFor, now.ConfirmsWhy)
 	}
 	g.release(nobody)

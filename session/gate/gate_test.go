@@ -145,6 +145,21 @@ func TestNothingWaitsWithoutAPolicyOrWithoutAStandby(t *testing.T) {
 	}
 }
 
+// Setting a policy again, be it by a command that was sent twice, has the gate named anew, and at the next look.
+func TestAGateThatAPolicySetAgainHasClosedIsTakenUpAtTheNextLook(t *testing.T) {
+	r := newRig(t, "link-confirm", "sync")
+	r.up()
+	r.policy("link-confirm", "sync")
+	if r.state() != entry.GateOff {
+		t.Fatalf("the gate is %d after the policy was set again", r.state())
+	}
+	r.cover(standby)
+	r.pass(100 * time.Millisecond)
+	if r.state() != entry.GateUp {
+		t.Errorf("the gate is %d at the next look", r.state())
+	}
+}
+
 func TestASyncConfirmWaitsForTheStandby(t *testing.T) {
 	r := newRig(t, "link-confirm", "sync")
 	r.up()

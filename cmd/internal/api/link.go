@@ -32,6 +32,7 @@ type LinkPosition struct {
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
 	Stamp int64  `json:"stamp"` // of the entry there, Unix ms
+	Hash  string `json:"hash"`  // the rolling hash of all entries up to it, 16 hexadecimal digits
 }
 
 // LinkGroup is a group of a standby: how far it is, as this node knows it.
@@ -105,6 +106,8 @@ type Promotion struct {
 type PromotionGroup struct {
 	Group    uint64       `json:"group"`
 	Position LinkPosition `json:"position"`
+	// Fingerprint is the state's at the cut, before the promotion changed it: equal on all nodes, and the source's there.
+	Fingerprint string `json:"fingerprint"`
 	// LagEntries were known at the source at the last contact and are missing.
 	LagEntries  uint64   `json:"lag_entries"`
 	LastContact *int64   `json:"last_contact"` // Unix ms; null if there was none since the node started

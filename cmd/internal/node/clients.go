@@ -156,6 +156,9 @@ func (n *Node) entering(user, how string, peer net.Addr, judge func() (*auth.Ide
 // the node does not hear what is changed.
 func (n *Node) undecided() error {
 	if n.noUsersYet() {
+		n.accounts.refresh() // what is known of users is a moment old
+	}
+	if n.noUsersYet() {
 		return errors.New(standbyReason)
 	}
 	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf && !n.standsBy() {

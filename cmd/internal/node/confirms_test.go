@@ -20,12 +20,11 @@ func home(n *Node) uint64 {
 func confirmPolicy(t *testing.T, n *Node, fields ...message.Field) {
 	t.Helper()
 	definition := message.AppendTable(nil, message.Table(fields))
-	eventually(t, "the policy is set", func() bool {
-		_ = n.raft.Group(home(n)).Control(entry.Append(nil, &entry.PolicySet{
-			Vhost: firstVhost, Name: "confirms", Pattern: ".*", ApplyTo: "vhost", Definition: definition,
-		}))
-		return n.gate.Wants(home(n))
-	})
+	eventually(t, "the vhost is there", func() bool { _, ok := n.vhostHome(firstVhost); return ok })
+	cmd := &entry.PolicySet{Vhost: firstVhost, Name: "confirms", Pattern: ".*", ApplyTo: "vhost", Definition: definition}
+	if err := n.setPolicy(t.Context(), "", cmd); err != nil { // once: each time the gate is named anew
+		t.Fatal(err)
+	}
 }
 
 // confirming is a channel with confirms and a queue.

@@ -149,7 +149,17 @@ func (n *Node) linkClientTLS() (*tls.Config, error) {
 // linkIdentity is what the node tells its standbys of itself.
 func (n *Node) linkIdentity() source.Identity {
 	s := n.linkState(systemGroup)
-	return source.Identity{Cluster: n.ClusterID(), Generation: s.Generation, Role: s.Role.String(), Fenced: s.Gate.Fenced}
+	return source.Identity{Cluster: n.ClusterID(), Generation: s.Generation, Role: s.Role.String(), Fenced: n.fenced()}
+}
+
+// fenced says whether every group is behind a fence here. The system group is fenced first: from then on nobody is let in.
+func (n *Node) fenced() bool {
+	for _, g := range n.groups {
+		if !n.linkState(g).Gate.Fenced {
+			return false
+		}
+	}
+	return true
 }
 
 // linkState is a group's part in the link as this node has applied it.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/certs/certstest"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 	"github.com/understudy-mq/understudy/cmd/loopback"
+	"github.com/understudy-mq/understudy/core/entry"
 )
 
 // pair are the settings of a source and of its standby, a node each.
@@ -235,6 +237,46 @@ func TestAFormerSourceThatIsAnotherClusterNowIsNotSuspectedToServe(t *testing.T)
 	eventually(t, "the former source is no more", func() bool { return !standby.Link().SplitBrain })
 	if other.Link().Fenced || other.Link().SplitBrain {
 		t.Errorf("the cluster in its place is taken for it: %+v", other.Link())
+	}
+}
+
+// Its source is told them at a switch, when it is too late to ask around.
+func TestAStandbyKnowsWhereItsClientsWillFindIt(t *testing.T) {
+	from, to := pair(t)
+	source, standby := start(t, from), start(t, to)
+	ready(t, source, standby)
+	want := address(standby, protocolAMQP)
+	eventually(t, "the standby knows its address", func() bool { return slices.Equal(standbyCluster{standby}.Hosts(), []string{want}) })
+}
+
+// Groups are fenced one after the other, the system group first; one without a leader comes late. Until the last is, the node does not
+// say that it is fenced, and it lets nobody into those that are not.
+func TestAClusterThatIsBeingFencedLetsNobodyInAndSaysSoOnlyOnceEveryGroupIs(t *testing.T) {
+	from, _ := pair(t)
+	source := start(t, from)
+	ready(t, source)
+	dial(t, source)
+	fence := func(groups ...uint64) {
+		for _, g := range groups {
+			command := &entry.LinkFence{Cluster: source.ClusterID(), Switch: "s", Hosts: "elsewhere:5672"}
+			if err := source.raft.Group(g).ControlLocal(entry.Append(nil, command)); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the group is fenced", func() bool { return source.linkState(g).Gate.Fenced })
+		}
+	}
+	fence(systemGroup)
+	_, err := amqp.Dial("amqp://guest:guest@" + address(source, protocolAMQP) + "/")
+	var refused *amqp.Error
+	if !errors.As(err, &refused) || refused.Code != amqp.ConnectionForced || !strings.Contains(refused.Reason, "elsewhere:5672") {
+		t.Errorf("dialled a source that is being fenced: %v", err)
+	}
+	if source.Link().Fenced || source.linkIdentity().Fenced {
+		t.Error("it says that it is fenced while only its system group is")
+	}
+	fence(source.groups[1:]...)
+	if !source.Link().Fenced || !source.linkIdentity().Fenced {
+		t.Error("it does not say that it is fenced")
 	}
 }
 

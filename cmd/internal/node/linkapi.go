@@ -25,13 +25,13 @@ func (n *Node) Link() api.Link {
 	first := n.linkState(systemGroup)
 	l := api.Link{
 		Role: first.Role.String(), Cluster: n.ClusterID(), Generation: first.Generation.Number, GenerationCluster: first.Generation.Cluster,
-		Source: first.Source, Fenced: first.Gate.Fenced,
+		Source: first.Source, Fenced: n.fenced(),
 		Groups: n.linkGroups(), Sources: n.linkSources(), Readers: n.linkReaders(), Holds: []api.LinkHold{},
 	}
 	if n.standsBy() {
 		l.Role = core.RoleStandby.String()
 	}
-	if first.Gate.Fenced {
+	if l.Fenced {
 		l.FencedReason = first.Gate.Reason()
 	}
 	l.SplitBrain, l.SplitBrainReason = n.splitBrain()
@@ -84,7 +84,7 @@ func (n *Node) linkGroups() []api.LinkGroup {
 	for _, f := range n.linkage.follow.Followers() {
 		row := api.LinkGroup{
 			Group: f.Group, Role: n.linkState(f.Group).Role.String(), State: string(f.State), SourceNode: f.Source, Mismatches: f.Mismatches,
-			Position:   api.LinkPosition{Index: f.Position.Index, Term: f.Position.Term, Stamp: f.Stamp},
+			Position:   linkPosition(f),
 			LagEntries: f.Lag.Entries, LagSeconds: f.Lag.Seconds, ContactAge: age(f.Lag.ContactAge),
 		}
 		if f.Error != "" {
@@ -96,6 +96,11 @@ func (n *Node) linkGroups() []api.LinkGroup {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// linkPosition is where a follower is, for people and scripts.
+func linkPosition(f link.Follower) api.LinkPosition {
+	return api.LinkPosition{Index: f.Position.Index, Term: f.Position.Term, Stamp: f.Stamp, Hash: fmt.Sprintf("%016x", f.Position.Hash)}
 }
 
 // age is a contact's, nil where there was none.

@@ -312,6 +312,7 @@ func (n *Node) startRaft(listen string) error {
 		Join:      n.folder.Identity().Joined,
 		Standby:   n.cfg.Standby,
 		Seeded:    n.seeded,
+		Known:     func(node uint64) bool { return n.addresses()[node] != "" },
 		Groups:    n.groups,
 		Machines:  machines,
 		Codec:     codec(),

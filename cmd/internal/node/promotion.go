@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -154,7 +155,7 @@ func (n *Node) report(live map[uint64]int) {
 	}
 	for _, f := range n.linkage.follow.Followers() {
 		row := api.PromotionGroup{
-			Group: f.Group, Position: api.LinkPosition{Index: f.Position.Index, Term: f.Position.Term, Stamp: f.Stamp},
+			Group: f.Group, Position: linkPosition(f), Fingerprint: fmt.Sprintf("%016x", n.linkState(f.Group).Print),
 			LagEntries: f.Lag.Entries, ContactAge: age(f.Lag.ContactAge), Sessions: live[f.Group],
 		}
 		p.SessionsLive += row.Sessions

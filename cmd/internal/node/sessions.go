@@ -76,7 +76,8 @@ const (
 	announceAgain = 2 * time.Second        // before it is told again
 )
 
-// announce tells the cluster at which address clients find this node, and what it reads, until it knows.
+// announce tells the cluster at which address clients find this node, and what it reads, until it knows. A standby is told too: its
+// source is to send clients there once it has handed over.
 func (n *Node) announce(ctx context.Context) {
 	look := time.NewTicker(announceLook)
 	defer look.Stop()

@@ -54,8 +54,12 @@ func (n *Node) standbyReady() error {
 // (amqp.Options.HandshakesMax), so that those beyond it are still told where they are.
 const parkedMax = 512
 
-// admit keeps a client out while this cluster is a standby, or has it wait until it is none.
+// admit keeps a client out once this cluster is fenced, also of groups that the fence has not come to yet; and while it is
+// a standby, or has it wait until it is none.
 func (n *Node) admit(ctx context.Context) error {
+	if gate := n.linkState(systemGroup).Gate; gate.Fenced {
+		return &session.Error{Code: core.CodeConnectionForced, Text: gate.Reason()}
+	}
 	refusal := &session.Error{Code: core.CodeConnectionForced, Text: standbyReason}
 	if n.standsBy() {
 		if n.cfg.StandbyClients != config.ClientsPark {

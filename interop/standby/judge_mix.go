@@ -1,0 +1,64 @@
+package standby
+
+import "time"
+
+// right judges where and when a message came, and what a dead letter says of its death.
+func (t *trial) right(m *message, s *seen) {
+	v := &t.verdict
+	wants := map[route]death{aged: {"aged", "expired"}, picky: {"picky", "rejected"}}
+	switch want, dies := wants[m.route]; {
+	case m.route == picky && s.queue == "picky": // to be rejected
+	case !m.route.endsIn(s.queue):
+		v.fault("astray", "%s came from queue %s", m.id, s.queue)
+	case dies && s.death == nil:
+		v.fault("wrong death", "%s came without x-death", m.id)
+	case dies && *s.death != want:
+		v.fault("wrong death", "%s died in queue %s (%s)", m.id, s.death.queue, s.death.reason)
+	case !dies && s.death != nil:
+		v.fault("wrong death", "%s died in queue %s (%s) and should not have", m.id, s.death.queue, s.death.reason)
+	case m.route == aged && s.at.Sub(m.sent) < early(ageLimit):
+		v.fault("premature", "%s expired after %v, not %v", m.id, s.at.Sub(m.sent), ageLimit)
+	case m.route == later && s.at.Sub(m.sent) < early(m.delay):
+		v.fault("premature", "%s came after %v, not %v", m.id, s.at.Sub(m.sent), m.delay)
+	}
+	if m.route == picky && s.queue == "dead" && !t.rejected(m.id) {
+		v.fault("wrong death", "%s says that it was rejected, and nobody has had it", m.id)
+	}
+}
+
+// early is the least that a time of the broker's may take by a client's clock: stamps are slewed by a hundredth.
+func early(d time.Duration) time.Duration { return d * 95 / 100 }
+
+// rejected says whether a message was in its consumer's hands by now: deliveries are looked at in their order.
+func (t *trial) rejected(id string) bool { return t.lives[id] != nil && t.lives[id].picked }
+
+// torn finds transactions of which the promoted cluster has a part, and the rest never was anywhere. Where nothing may be lost
+// a part must not come at all without the rest.
+func (t *trial) torn() {
+	for _, batch := range t.batches {
+		var came, missing *message
+		over := false
+		for _, m := range batch {
+			if l := t.lives[m.id]; l == nil {
+				missing = m
+			} else {
+				came, over = m, over || l.promoted
+			}
+		}
+		switch {
+		case came == nil || missing == nil:
+		case over || t.kind.lossless:
+			t.verdict.fault("torn", "%s came without %s of the same transaction", came.id, missing.id)
+		}
+	}
+}
+
+// thin says what a round did not see, so that its rules were not put to the test; "" if nothing is lacking.
+func (v *verdict) thin() string {
+	for _, r := range []route{work, aged, picky, later, twins, calls, replies} {
+		if v.Over[string(r)] == 0 {
+			return "nothing of " + string(r) + " came over the switch"
+		}
+	}
+	return ""
+}
