@@ -51,10 +51,10 @@ type Group struct {
 	last    report  // the newest
 	// blank: the group has nothing on this node's disk yet. It does not register then, for a peer that meets a voter that has
 	// registered and has no data takes it for one that has lost them (admit).
-	blank bool
-	err     error   // why the group stopped
-	standby bool    // the group originates nothing
-	hashes  hashes  // safe from any goroutine
+	blank   bool
+	err     error  // why the group stopped
+	standby bool   // the group originates nothing
+	hashes  hashes // safe from any goroutine
 
 	snapshots snapshots
 	waiters   []*waiter
