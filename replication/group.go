@@ -50,9 +50,12 @@ type Group struct {
 	taken   []batch
 	flight  []batch // sealed and unapplied, ascending and without gaps
 	last    report  // the newest
-	err     error   // why the group stopped
-	standby bool    // the group originates nothing
-	hashes  hashes  // safe from any goroutine
+	// blank: the group has nothing on this node's disk yet. It does not register then, for a peer that meets a voter that has
+	// registered and has no data takes it for one that has lost them (admit).
+	blank   bool
+	err     error  // why the group stopped
+	standby bool   // the group originates nothing
+	hashes  hashes // safe from any goroutine
 
 	snapshots snapshots
 	waiters   []*waiter
@@ -106,9 +109,11 @@ func (g *Group) recover() error {
 		return err
 	}
 	applied, _ := g.machine.Applied()
-	if last, err := g.log.LastIndex(); err != nil || last < applied {
+	last, err := g.log.LastIndex()
+	if err != nil || last < applied {
 		return fmt.Errorf("the log ends at entry %d, the state at %d: the data folder is not whole (%w)", last, applied, errOrDamage(err))
 	}
+	g.blank = last <= firstIndex
 	g.clock.observe(g.machine.Stamp(), g.env.mono())
 	g.last.index = applied
 	g.setMembers(members)
@@ -444,6 +449,10 @@ func (g *Group) reported(r *report) {
 	g.last = *r
 	g.hashes.applied(r.index, r.print)
 	g.standing(r)
+	if g.blank && r.index > firstIndex {
+		g.blank = false
+		g.askRegistration()
+	}
 	g.registered(r)
 	if g.lead != nil {
 		g.leadApplied(r)
