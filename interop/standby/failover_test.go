@@ -28,7 +28,7 @@ func TestAStandbyTakesOverFromItsSourceAndSessionsGoOn(t *testing.T) {
 	if first == 0 {
 		first = uint64(time.Now().Unix() % 1_000_000)
 	}
-	n, load := 1, 2*time.Second
+	n, load := 1, time.Second
 	if *long {
 		n, load = 5, 6*time.Second
 	}
