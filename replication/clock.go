@@ -7,6 +7,9 @@ const (
 	slewDivisor = 100
 	// jumpMillis is the difference between stamps and the wall clock that raises an alarm.
 	jumpMillis = 10_000
+	// stepMillis is how far a leader's clock may be behind its wall clock and still only be slewed, where it could step: a cluster that is promoted a
+	// moment behind its source, or comes back at once, has nothing expire early.
+	stepMillis = 1000
 )
 
 // stampClock makes a leader's stamps: the last stamp plus the time that has passed on the node's own monotonic clock
@@ -31,11 +34,11 @@ func (c *stampClock) observe(stampMillis int64, mono time.Duration) {
 // raise makes sure that no stamp below stampMillis will be made.
 func (c *stampClock) raise(stampMillis int64) { c.micros = max(c.micros, stampMillis*1000) }
 
-// lead readies the clock for a new leader. Where the last stamp is known only from disk (the whole cluster was down)
-// it steps forward to the wall clock; the answer is the step in milliseconds, 0 where there was no stamp to step from.
+// lead readies the clock for a new leader. Where the last stamp is known only from disk (the whole cluster was down) or from a
+// source, it steps forward to the wall clock, if that is far; the answer is the step in milliseconds, 0 where there was no stamp to step from.
 func (c *stampClock) lead(mono time.Duration, wallMillis int64) (stepped int64) {
 	c.advance(mono, wallMillis)
-	if d := wallMillis - c.micros/1000; !c.live && d > 0 {
+	if d := wallMillis - c.micros/1000; !c.live && d > stepMillis {
 		c.micros = wallMillis * 1000
 		if c.known {
 			stepped = d

@@ -42,6 +42,7 @@ type Group struct {
 
 	standAt uint64 // tick at which to stand for election because the leader has hung up, 0 for none
 	contact int    // ticks since a leader was heard from
+	fresh   freshness
 	ticks   uint64
 	lead    *leadership // nil unless this node leads
 	target  target
@@ -49,9 +50,12 @@ type Group struct {
 	taken   []batch
 	flight  []batch // sealed and unapplied, ascending and without gaps
 	last    report  // the newest
-	err     error   // why the group stopped
-	standby bool    // the group originates nothing
-	hashes  hashes  // safe from any goroutine
+	// blank: the group has nothing on this node's disk yet. It does not register then, for a peer that meets a voter that has
+	// registered and has no data takes it for one that has lost them (admit).
+	blank   bool
+	err     error  // why the group stopped
+	standby bool   // the group originates nothing
+	hashes  hashes // safe from any goroutine
 
 	snapshots snapshots
 	waiters   []*waiter
@@ -105,9 +109,11 @@ func (g *Group) recover() error {
 		return err
 	}
 	applied, _ := g.machine.Applied()
-	if last, err := g.log.LastIndex(); err != nil || last < applied {
+	last, err := g.log.LastIndex()
+	if err != nil || last < applied {
 		return fmt.Errorf("the log ends at entry %d, the state at %d: the data folder is not whole (%w)", last, applied, errOrDamage(err))
 	}
+	g.blank = last <= firstIndex
 	g.clock.observe(g.machine.Stamp(), g.env.mono())
 	g.last.index = applied
 	g.setMembers(members)
@@ -285,11 +291,23 @@ func (g *Group) step(from uint64, m *pb.Message) {
 	case pb.MsgApp, pb.MsgHeartbeat, pb.MsgSnap:
 		if m.GetTerm() >= g.term {
 			g.contact, g.clock.live = 0, true
+			g.fresh.hears(m.GetTerm(), tells(m))
 		}
 	}
 	if err := g.raw.Step(m); err != nil {
 		g.logger.Debug("raft refused a message", "from", from, "type", m.GetType(), "error", err)
 	}
+}
+
+// tells is the newest entry that a leader's message tells of.
+func tells(m *pb.Message) uint64 {
+	switch m.GetType() {
+	case pb.MsgApp:
+		return m.GetIndex() + uint64(len(m.GetEntries()))
+	case pb.MsgSnap:
+		return m.GetSnapshot().GetMetadata().GetIndex()
+	}
+	return m.GetCommit()
 }
 
 func (g *Group) mustStep(m *pb.Message) {
@@ -303,7 +321,9 @@ func (g *Group) tick() {
 	g.contact++
 	if g.lead != nil {
 		g.contact = 0
+		g.fresh.hears(g.term, g.commit)
 	}
+	g.fresh.tick(g.ticks, g.last.index)
 	g.raw.Tick()
 	g.tickElection()
 	g.tickRegistration()
@@ -429,6 +449,10 @@ func (g *Group) reported(r *report) {
 	g.last = *r
 	g.hashes.applied(r.index, r.print)
 	g.standing(r)
+	if g.blank && r.index > firstIndex {
+		g.blank = false
+		g.askRegistration()
+	}
 	g.registered(r)
 	if g.lead != nil {
 		g.leadApplied(r)

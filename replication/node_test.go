@@ -3,11 +3,14 @@ package replication_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -244,6 +247,84 @@ func (l *logBuffer) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Contains(l.b.String(), text)
+}
+
+// halfOpen is a way to a node that takes the small connection of raft's heartbeats and votes, and the big one, by which
+// entries come, once it is told.
+type halfOpen struct {
+	net.Listener
+	whole atomic.Bool
+}
+
+func newHalfOpen(t *testing.T, to string) *halfOpen {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &halfOpen{Listener: l}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go h.carry(c, to)
+		}
+	}()
+	return h
+}
+
+// roleAt is where a connection says what it is for: behind the magic, a frame's prefix and the version.
+const roleAt, roleBulk = 8 + 17 + 1, 0
+
+func (h *halfOpen) carry(near net.Conn, to string) {
+	defer near.Close()
+	head := make([]byte, roleAt+1)
+	if _, err := io.ReadFull(near, head); err != nil || head[roleAt] == roleBulk && !h.whole.Load() {
+		return
+	}
+	far, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	if _, err := far.Write(head); err != nil {
+		return
+	}
+	go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
+	_, _ = io.Copy(near, far)
+}
+
+// A first member whose leader does not reach it yet with entries has no data. If it registered all the same, it would look
+// like a voter that has lost them, and be refused for good.
+func TestAFirstMemberRegistersOnlyOnceItHasData(t *testing.T) {
+	var way *halfOpen
+	ms := cluster(t, 3, func(m *member) {
+		if way == nil {
+			way = newHalfOpen(t, m.opts.Peers[3])
+		}
+		if m.opts.NodeID != 3 {
+			m.opts.PeerAddr = func(id uint64) string {
+				if id == 3 {
+					return way.Addr().String()
+				}
+				return ""
+			}
+		}
+	})
+	<-ms[1].reg
+	<-ms[2].reg
+	eventually(t, "node 3 knows its leader", func() bool { return ms[3].group().Status().Leader != 0 })
+	ms[1].mustSubmit(1_000_000, 1_000_100)
+	eventually(t, "the others go on", func() bool { return ms[2].machine.Count() == 100 })
+	if s := ms[3].group().Status(); s.LastIndex > 1 {
+		t.Fatalf("entries up to %d have come to node 3", s.LastIndex)
+	}
+	way.whole.Store(true)
+	<-ms[3].reg
+	ms[3].mustSubmit(3_000_000, 3_000_010)
+	eventually(t, "node 3 takes part", func() bool { return ms[1].machine.Count() == 110 })
 }
 
 func TestVoterThatLostItsDataIsKeptOut(t *testing.T) {

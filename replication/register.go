@@ -38,7 +38,7 @@ func (g *Group) tickRegistration() {
 
 // askRegistration sends NodeUp to the leader, if there is one and it is needed.
 func (g *Group) askRegistration() {
-	if g.standby || g.leader == 0 || g.me.incarnation != 0 || !g.members.member(g.env.self) {
+	if g.standby || g.blank || g.leader == 0 || g.me.incarnation != 0 || !g.members.member(g.env.self) {
 		return
 	}
 	g.me.askedAt = g.ticks

@@ -401,6 +401,12 @@ func TestStampClock(t *testing.T) {
 			v, _ := c.now(1*s, 9_000_000)
 			return v
 		}, 9_000_000},
+		{"slews when that was short", func(c *stampClock) int64 {
+			c.observe(1000, 0)
+			c.lead(1*s, 3000)
+			v, _ := c.now(1*s, 3000)
+			return v
+		}, 2010},
 		{"and never back", func(c *stampClock) int64 {
 			c.observe(1_000_000, 0)
 			c.lead(0, 5000)

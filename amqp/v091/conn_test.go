@@ -513,3 +513,17 @@ func TestAnOrphanedQueueIsWaitedForABoundedTimeAndWhatCameBeforeIsHandedOn(t *te
 		p.finish()
 	})
 }
+
+func TestALoginThatCannotBeJudgedIsAnsweredAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, func(o *Options) {
+			o.Authenticate = func(string, string, net.Addr) (string, error) {
+				return "", &session.Error{Code: core.CodeConnectionForced, Text: "not now"}
+			}
+		})
+		p.taken()
+		p.send(startOk("guest", "guest"))
+		want(t, "at once", p.taken(), "0 ConnectionTune ChannelMax=2047 FrameMax=131072 Heartbeat=60")
+		p.finish()
+	})
+}

@@ -1,6 +1,7 @@
 package standby
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -107,6 +108,31 @@ func (h *history) deliveries() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.seen)
+}
+
+// flowing says whether every kind of message was confirmed in every vhost since a moment.
+func (h *history) flowing(since time.Time) error {
+	type kind struct {
+		route route
+		vhost int
+	}
+	const enough = 3
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	count := map[kind]int{}
+	for _, m := range h.messages {
+		if m.confirmed.After(since) {
+			count[kind{m.route, m.vhost}]++
+		}
+	}
+	for _, r := range []route{work, aged, picky, later, twins, calls, replies} {
+		for v := range vhosts {
+			if n := count[kind{r, v}]; n < enough {
+				return fmt.Errorf("%d of %d messages of %s were confirmed in vhost %s", n, enough, r, vhostName(v))
+			}
+		}
+	}
+	return nil
 }
 
 // lastDue is when the last of the delayed messages is to come: its delay began before it was confirmed, but not when it was sent

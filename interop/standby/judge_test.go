@@ -144,7 +144,7 @@ func TestTheJudgeFindsEachFault(t *testing.T) {
 		{"in another queue", crash, func(s *scene) { s.sent(work, "a", -5, 0); s.came("a", "late", fromNext, 5) }, "astray"},
 		{"expired too early", planned, func(s *scene) { s.sent(aged, "a", -5, -4.9); s.died("a", "aged", "expired", -4.8) }, "premature"},
 		{"delayed, and after the switch", planned, func(s *scene) { s.sent(later, "a", -5, -4).delay = 7 * time.Second; s.came("a", "late", fromNext, 2) }, ""},
-		{"delayed, and at once after the switch", planned, func(s *scene) { s.sent(later, "a", -5, -4).delay = 7 * time.Second; s.came("a", "late", fromNext, 1) }, "premature"},
+		{"delayed, and at once after the switch", planned, func(s *scene) { s.sent(later, "a", -5, -4).delay = 7 * time.Second; s.came("a", "late", fromNext, 0.5) }, "premature"},
 		{"delayed for ever", planned, func(s *scene) { s.sent(later, "a", -5, -4).delay = 7 * time.Second }, "lost"},
 		{"a transaction, half on either side", planned, func(s *scene) {
 			s.twin("a", -4)

@@ -329,6 +329,14 @@ func TestLoginAttemptsAndFeatureFlags(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d with %s", c.method, c.path, w.Code, w.Body, c.status, c.says)
 		}
 	}
+	for path, c := range map[string]struct{ method, as string }{
+		"/api/auth/attempts/understudy@1":        {"GET", "management"},
+		"/api/feature-flags/quorum_queue/enable": {"PUT", "monitoring"},
+	} {
+		if w := (&fake{}).call(c.method, path, "", as(c.as)); w.Code != 403 {
+			t.Errorf("%s %s as %s: %d, want 403", c.method, path, c.as, w.Code)
+		}
+	}
 }
 
 func TestOtherMethodsAre405(t *testing.T) {

@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,38 @@ func TestOnlyTheRowsOfAPageAreMade(t *testing.T) {
 		f := &fake{queues: queues(250)}
 		if w := f.call("GET", "/api/queues?"+query, ""); w.Code != 200 || f.made != want {
 			t.Errorf("%s: %d, %d rows are made, want %d", query, w.Code, f.made, want)
+		}
+	}
+}
+
+func TestRowsAreSortedByWhatAPathNamesInThem(t *testing.T) {
+	name := "p"
+	rows := []api.Queue{
+		{QueueBasics: api.QueueBasics{Name: "a", Arguments: map[string]any{"x-max-length": 9}}, Consumers: 2, MessageStats: map[string]any{"publish": uint64(10), "ack_details": api.Rate{Rate: 0.5}}},
+		{QueueBasics: api.QueueBasics{Name: "b", Arguments: map[string]any{"x-max-length": 80}}, Consumers: 10, Policy: &name, MessageStats: map[string]any{"publish": uint64(9), "ack_details": api.Rate{Rate: 2}}},
+		{QueueBasics: api.QueueBasics{Name: "c", Arguments: map[string]any{}}, Consumers: 1, MessageStats: map[string]any{}},
+	}
+	for query, want := range map[string]string{
+		"sort=consumers": "cab", "sort=consumers&sort_reverse=true": "bac", "sort=name&sort_reverse=true": "cba",
+		"sort=message_stats.publish&page=1": "cba", "sort=message_stats.ack_details.rate&sort_reverse=true": "bac", "sort=arguments.x-max-length": "cab",
+		"sort=policy&sort_reverse=true": "bac", "sort=no.such": "abc", "sort=Name": "abc", "sort=name.length": "abc",
+	} {
+		w := (&fake{queues: slices.Clone(rows)}).call("GET", "/api/queues?columns=name&"+query, "")
+		var got string
+		for _, part := range strings.Split(w.Body.String(), `"name":"`)[1:] {
+			got += part[:1]
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+}
+
+func TestAPageShowsOnlyTheVhostsThatItsCallerMaySee(t *testing.T) {
+	for may, want := range map[string]string{"/": `"filtered_count":3`, "": `"filtered_count":0`} {
+		f := &fake{queues: queues(3), vhost: may}
+		if w := f.call("GET", "/api/queues?page=1", "", as("management")); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("who may see %q gets %d %s, want %s", may, w.Code, w.Body, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
 )
 
 // plan checks a file by a cluster that has the vhost "/", with the exchange "x" and the queue "q", and the user "guest".
@@ -60,6 +61,10 @@ func TestWhatIsThereStaysAndTheRestIsPlannedInAnOrderThatWorks(t *testing.T) {
 	if want := "/ exchanges: 'y'\n/ queues: 'r'\n/ bindings: 'x' to queue 'r'\nnew queues: 'amq.gen-1'\n"; got != want {
 		t.Errorf("planned\n%swant\n%s", got, want)
 	}
+	r, _ := message.ParseTable(p.Within[0].Objects[1].(*entry.QueueDeclare).Arguments)
+	if kind, _ := r.Get("x-queue-type"); kind != "quorum" {
+		t.Errorf("r is planned as a queue of type %v, want the type that the file has beside the arguments", kind)
+	}
 	for _, cmd := range p.Within[1].Objects {
 		if q := cmd.(*entry.QueueDeclare); !q.Generated {
 			t.Errorf("%s is not taken for a name of the broker's", q.Name)
@@ -76,6 +81,7 @@ func TestAVhostsOwnLimitCountsInTheRehearsal(t *testing.T) {
 
 func TestAFaultDoesNotHideTheNext(t *testing.T) {
 	for _, c := range []struct{ name, text, vhost, want string }{
+		{"no JSON", `{`, "", "it is no JSON object"}, {"no object", `[]`, "", "it is no JSON object"}, {"more", `{}{}`, "", "there is more behind the JSON object"},
 		{"lists", `{"queues":7,"users":{},"exchanges":[1,{"name":2}]}`, "", "exchanges: entry 1|exchanges: entry 2|queues: is no list|users: is no list"},
 		{"unknown lists", `{"a":[1],"b":{"c":1},"d":[],"e":{},"f":1,"g":"x"}`, "", "a: such definitions|b: such definitions"},
 		{"of one vhost", `{"users":[{"name":"u"}],"permissions":[{"user":"u"}],"metadata":{"a":1},"limits":[1]}`, "/", "permissions: those belong|users: those belong"},
@@ -93,6 +99,14 @@ func TestAFaultDoesNotHideTheNext(t *testing.T) {
 		if len(faults) != len(wants) || !slices.EqualFunc(faults, wants, strings.HasPrefix) {
 			t.Errorf("%s: %q, want %q", c.name, faults, wants)
 		}
+	}
+}
+
+func TestUsersAndVhostsOfTheSameFileAreThere(t *testing.T) {
+	p, faults := plan(t, `{"users":[{"name":"u"}],"vhosts":[{"name":"v"}],"permissions":[{"user":"u","vhost":"v","configure":"","write":"","read":""},{"user":"guest","vhost":"/"}],
+		"topic_permissions":[{"user":"u","vhost":"v","exchange":"amq.topic","write":"","read":""}],"queues":[{"vhost":"v","name":"q"}]}`, "")
+	if len(faults) > 0 || len(p.Users) != 1 || len(p.Vhosts) != 1 || len(p.Permissions) != 2 || len(p.TopicPermissions) != 1 {
+		t.Errorf("%q, plan %+v", faults, p)
 	}
 }
 

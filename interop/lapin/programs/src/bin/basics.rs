@@ -204,7 +204,7 @@ async fn cancelled(connection: &Connection, channel: &Channel) -> Result<()> {
     channel.queue_delete("basics.gone".into(), QueueDeleteOptions::default()).await?;
     assert!(consumer.next().await.is_none()); // lapin ends the consumer's stream
     println!("cancelled: {}", consumer.tag());
-    Ok(())
+    watcher.close(200, "".into()).await // one that is dropped is closed behind our back, and may be just when the connection is
 }
 
 async fn rpc(connection: &Connection, channel: &Channel) -> Result<()> {
@@ -212,11 +212,12 @@ async fn rpc(connection: &Connection, channel: &Channel) -> Result<()> {
     let server = connection.create_channel().await?;
     declare(&server, "basics.rpc", QueueDeclareOptions::default().auto_delete(), FieldTable::default()).await?;
     let mut requests = server.basic_consume("basics.rpc".into(), "".into(), no_ack, FieldTable::default()).await?;
-    tokio::spawn(async move {
+    let serving = tokio::spawn(async move {
         let request = requests.next().await.expect("a request")?;
         let doubled = 2 * body(&request).parse::<i32>().expect("a number");
         let properties = BasicProperties::default().with_correlation_id(request.properties.correlation_id().clone().unwrap_or_default());
-        send(&server, request.properties.reply_to().as_ref().expect("reply-to").as_str(), doubled.to_string().as_bytes(), properties).await
+        send(&server, request.properties.reply_to().as_ref().expect("reply-to").as_str(), doubled.to_string().as_bytes(), properties).await?;
+        server.close(200, "".into()).await
     });
     let mut answers = channel.basic_consume("amq.rabbitmq.reply-to".into(), "".into(), no_ack, FieldTable::default()).await?;
     let properties = BasicProperties::default().with_reply_to("amq.rabbitmq.reply-to".into()).with_correlation_id("1".into());
@@ -224,7 +225,7 @@ async fn rpc(connection: &Connection, channel: &Channel) -> Result<()> {
     let answer = answers.next().await.expect("an answer")?;
     assert_eq!(answer.properties.correlation_id(), &Some("1".into()));
     println!("rpc: {}", body(&answer));
-    Ok(())
+    serving.await.expect("a server")
 }
 
 #[tokio::main]
