@@ -32,6 +32,8 @@ type Gate struct {
 	Hosts    string // where clients are to go, separated by commas
 	// By is who was promoted in this cluster's place: the fence stays for good. Zero for a fence of a planned switch.
 	By entry.Generation
+	// Cancelled is the switch that was taken back last: what of it comes late does nothing.
+	Cancelled string
 }
 
 // Holds says whether nothing may be delivered, and nothing is to be published.
@@ -105,6 +107,7 @@ func (g *Gate) code(c *rowCoder) {
 	c.u64(&g.FencedAt)
 	c.str(&g.Hosts)
 	c.generation(&g.By)
+	c.str(&g.Cancelled)
 }
 
 func (c *rowCoder) generation(g *entry.Generation) { c.u64(&g.Number); c.str(&g.Cluster) }
@@ -288,7 +291,7 @@ func (m *Machine) gated(cluster string) bool {
 
 func (m *Machine) applyLinkDrain(x *entry.LinkDrain) {
 	g := m.gate
-	if !m.gated(x.Cluster) || g.Fenced {
+	if !m.gated(x.Cluster) || g.Fenced || g.takenBack(x.Switch) {
 		return
 	}
 	until := m.header.Stamp + min(max(x.Millis, 1), expiryMax)
@@ -301,10 +304,10 @@ func (m *Machine) applyLinkDrain(x *entry.LinkDrain) {
 
 func (m *Machine) applyLinkFence(x *entry.LinkFence) {
 	g := m.gate
-	if !m.gated(x.Cluster) || g.Fenced {
+	if !m.gated(x.Cluster) || g.Fenced || g.takenBack(x.Switch) {
 		return
 	}
-	*g = Gate{Switch: x.Switch, Fenced: true, Hosts: x.Hosts, FencedAt: m.sourceIndex()}
+	*g = Gate{Switch: x.Switch, Fenced: true, Hosts: x.Hosts, FencedAt: m.sourceIndex(), Cancelled: g.Cancelled}
 	m.linked(x.Kind(), g.Reason())
 }
 
@@ -316,9 +319,18 @@ func (m *Machine) sourceIndex() uint64 {
 	return m.index
 }
 
+// takenBack says whether a switch was cancelled before: drains, fences and the cancel come over several nodes, and may overtake
+// one another.
+func (g *Gate) takenBack(id string) bool { return id != "" && g.Cancelled == id }
+
 func (m *Machine) applyLinkFenceCancel(x *entry.LinkFenceCancel) {
 	g := m.gate
-	if !m.gated(x.Cluster) || g.Switch != x.Switch || g.By.Number > 0 {
+	if !m.gated(x.Cluster) || g.takenBack(x.Switch) {
+		return
+	}
+	g.Cancelled = x.Switch
+	if g.Switch != x.Switch || g.By.Number > 0 {
+		m.touch(&m.link)
 		return
 	}
 	if g.Fenced { // the clients were closed, and could not say so
@@ -347,7 +359,7 @@ func (m *Machine) ownGeneration() entry.Generation {
 
 // openGate lets deliveries go on.
 func (m *Machine) openGate(g *Gate) {
-	*g = Gate{}
+	*g = Gate{Cancelled: g.Cancelled}
 	m.touch(&m.link)
 	for _, v := range m.vhosts {
 		for _, q := range v.queues {

@@ -88,6 +88,7 @@ func (c *Conductor) Run(ctx context.Context) {
 	for _, a := range c.link.o.Addresses {
 		wait.Go(func() { c.deliver(ctx, a) })
 	}
+	wait.Go(func() { c.takeBack(ctx) })
 	for ctx.Err() == nil {
 		c.duties()
 		sleep(ctx, dutyInterval)
@@ -306,6 +307,20 @@ func (c *Conductor) cancel(id string, reason error) error {
 		sleep(ctx, dutyInterval)
 	}
 	return errors.New("the switch could not be cancelled: a majority of the standby's nodes must be up; the source may stay fenced")
+}
+
+// takeBack tells the source of a switch that was cancelled, until that is carried out there: its fence would stay.
+func (c *Conductor) takeBack(ctx context.Context) {
+	told := ""
+	for ; ctx.Err() == nil; sleep(ctx, fencePause) {
+		first := c.cluster.Standing(c.cluster.Groups()[0])
+		if first.Role != Standby || !first.Leads || !first.Cancelled || first.Switch == told {
+			continue
+		}
+		if c.drain(ctx, wire.Drain{Standby: c.cluster.ID(), Cluster: first.Source, Switch: first.Switch, Cancelled: true}) == nil {
+			told = first.Switch
+		}
+	}
 }
 
 // deliver brings the fence to a node of the former source, for as long as this cluster lives.

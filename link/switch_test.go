@@ -47,6 +47,11 @@ func (s *handsOver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if d.Cancelled {
 			s.drains = append(s.drains, d)
+			if s.refuses > 0 {
+				s.refuses--
+				wire.WriteJSON(w, http.StatusServiceUnavailable, wire.Refusal{Reason: "no majority"})
+				return
+			}
 		}
 		s.drain(d)
 		wire.WriteJSON(w, http.StatusOK, wire.DrainAnswer{State: "draining"})
@@ -178,6 +183,29 @@ func TestASwitchIsGivenUpWhereNoSourceNodeAnswers(t *testing.T) {
 	}
 	if first := (member{a, 1}).Standing(0); !first.Cancelled || first.Role != Standby {
 		t.Errorf("%+v", first)
+	}
+}
+
+// Its fence would stay for ever.
+func TestASourceThatCouldNotBeToldOfACancelledSwitchIsToldLater(t *testing.T) {
+	a := newAssembly()
+	ctx, cancel := context.WithCancel(bounded(t))
+	taken := make(chan struct{})
+	s := newHandsOver(t, func(d wire.Drain) {
+		if d.Cancelled {
+			close(taken)
+		} else {
+			cancel()
+		}
+	})
+	s.refuses = 2
+	if err := conductors(t, a, s.address()).Switchover(ctx, time.Second); !errors.Is(err, ErrCancelled) || !strings.Contains(err.Error(), "no majority") {
+		t.Errorf("answered %v", err)
+	}
+	select {
+	case <-taken: // a second time would panic
+	case <-time.After(patience):
+		t.Fatal("the source was never told")
 	}
 }
 

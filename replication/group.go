@@ -42,6 +42,7 @@ type Group struct {
 
 	standAt uint64 // tick at which to stand for election because the leader has hung up, 0 for none
 	contact int    // ticks since a leader was heard from
+	fresh   freshness
 	ticks   uint64
 	lead    *leadership // nil unless this node leads
 	target  target
@@ -290,11 +291,23 @@ func (g *Group) step(from uint64, m *pb.Message) {
 	case pb.MsgApp, pb.MsgHeartbeat, pb.MsgSnap:
 		if m.GetTerm() >= g.term {
 			g.contact, g.clock.live = 0, true
+			g.fresh.hears(m.GetTerm(), tells(m))
 		}
 	}
 	if err := g.raw.Step(m); err != nil {
 		g.logger.Debug("raft refused a message", "from", from, "type", m.GetType(), "error", err)
 	}
+}
+
+// tells is the newest entry that a leader's message tells of.
+func tells(m *pb.Message) uint64 {
+	switch m.GetType() {
+	case pb.MsgApp:
+		return m.GetIndex() + uint64(len(m.GetEntries()))
+	case pb.MsgSnap:
+		return m.GetSnapshot().GetMetadata().GetIndex()
+	}
+	return m.GetCommit()
 }
 
 func (g *Group) mustStep(m *pb.Message) {
@@ -308,7 +321,9 @@ func (g *Group) tick() {
 	g.contact++
 	if g.lead != nil {
 		g.contact = 0
+		g.fresh.hears(g.term, g.commit)
 	}
+	g.fresh.tick(g.ticks, g.last.index)
 	g.raw.Tick()
 	g.tickElection()
 	g.tickRegistration()

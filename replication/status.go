@@ -39,7 +39,7 @@ func (g *Group) publish() {
 	s.Addresses = g.members.addresses
 	s.Role = g.roleName()
 	s.Standby, s.Position = g.standby, g.last.position
-	s.SilentMillis = (time.Duration(g.contact) * g.env.opts.TickInterval).Milliseconds()
+	s.StaleMillis = (time.Duration(max(uint64(g.contact), g.fresh.age(g.ticks))) * g.env.opts.TickInterval).Milliseconds()
 	if g.changed != nil {
 		close(g.changed)
 		g.changed = nil

@@ -79,12 +79,12 @@ func (w *World) caughtUp() error {
 func (w *World) cancelled() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+w.rng.IntN(300))*time.Millisecond)
 	defer cancel()
-	if w.rng.IntN(2) == 0 {
-		w.cutOff()
-	} else {
-		w.heal()
+	w.heal()
+	if w.rng.IntN(2) == 0 { // the source is out of reach before it is asked, or once it is fenced
+		cut := time.AfterFunc(time.Duration(w.rng.IntN(300))*time.Millisecond, w.cutOff)
+		defer cut.Stop()
 	}
-	healed := time.AfterFunc(3*time.Second, w.heal) // so that the source can be told
+	healed := time.AfterFunc(3*time.Second, w.heal)
 	defer healed.Stop()
 	err := w.conductors[w.rng.IntN(nodes)].Switchover(ctx, time.Second)
 	if _, promoted := w.promoted(); promoted { // it says so, or that it goes on
@@ -95,7 +95,6 @@ func (w *World) cancelled() error {
 		return fmt.Errorf("a switch whose caller gave up: %w", err)
 	}
 	w.Met["cancelled switches"]++
-	w.heal()
 	err = w.await("the source is open again", func() bool {
 		for _, g := range w.source {
 			if g.fence != "" {

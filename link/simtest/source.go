@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/link"
 	"github.com/understudy-mq/understudy/link/source"
 	"github.com/understudy-mq/understudy/link/wire"
 	"github.com/understudy-mq/understudy/replication"
@@ -33,6 +34,7 @@ type sourceGroup struct {
 	applied [nodes]uint64
 	moved   [nodes]chan struct{}
 	fence   string           // the switch for which it is fenced
+	cancel  string           // the one that was taken back last
 	by      entry.Generation // who was promoted in its place
 }
 
@@ -101,7 +103,12 @@ func (l sourceLog) ReadLink(index, term, hash uint64, bytesMax int) (replication
 func (l sourceLog) Status() replication.Status {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	return replication.Status{Applied: l.w.source[l.group].applied[l.node], Leader: 1}
+	g := l.w.source[l.group]
+	s := replication.Status{Applied: g.applied[l.node], Leader: 1}
+	if n := int(s.Applied) - 1; n < len(g.entries) {
+		s.StaleMillis = time.Since(g.entries[n].at).Milliseconds()
+	}
+	return s
 }
 
 func (l sourceLog) Changed() <-chan struct{} {
@@ -137,13 +144,16 @@ func (s sourceNode) Drain(_ context.Context, d wire.Drain) (wire.DrainAnswer, er
 		s.w.mu.Lock()
 		g := s.w.source[group]
 		switch {
-		case d.Cancelled && g.fence == d.Switch:
-			if _, promoted := s.w.promotedGroup(); promoted {
-				s.w.fail("the source opens again after the standby was promoted")
+		case d.Cancelled:
+			if first := s.w.standby[0].now; first.Role == link.Promoted && first.Accepted && first.Switch == d.Switch {
+				s.w.fail("the source takes a switch back for which the standby has promoted itself")
 			}
-			g.fence = ""
-			s.w.commit(group, openMark+d.Switch)
-		case !d.Cancelled && g.fence == "" && g.by.Number == 0:
+			g.cancel = d.Switch
+			if g.fence == d.Switch {
+				g.fence = ""
+				s.w.commit(group, openMark+d.Switch)
+			}
+		case g.fence == "" && g.by.Number == 0 && g.cancel != d.Switch:
 			g.fence = d.Switch
 			s.w.commit(group, fenceMark+d.Switch)
 		}

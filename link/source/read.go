@@ -83,7 +83,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (s *Server) answer(w http.ResponseWriter, log Log, q wire.ReadRequest) {
-	id, at := s.o.Identity(), q.After
+	id, at, stale := s.o.Identity(), q.After, log.Status().StaleMillis // as old as what is applied by then, or older
 	most := min(max(q.BytesMax, 1), wire.ReadBytesMax)
 	first, err := log.ReadLink(at.Index, at.Term, at.Hash, min(stepBytes, most))
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Server) answer(w http.ResponseWriter, log Log, q wire.ReadRequest) {
 	}
 	head := wire.Head{
 		Status: statuses[first.Status], Cluster: id.Cluster, Generation: id.Generation, Node: s.o.Node,
-		Applied: first.Applied, Stamp: first.Stamp, First: first.First, Term: first.Term, Hash: first.Hash,
+		Stale: stale, Applied: first.Applied, Stamp: first.Stamp, First: first.First, Term: first.Term, Hash: first.Hash,
 	}
 	if q.Cluster != "" && q.Cluster != id.Cluster {
 		head.Status, first.Entries = wire.Mismatch, nil
@@ -154,7 +154,7 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
 	a := wire.BeatAnswer{Cluster: id.Cluster, Generation: id.Generation, Node: s.o.Node, Role: id.Role, Fenced: id.Fenced, Hold: s.o.Notes.Held(q.Reader)}
 	for g, log := range s.o.Logs {
 		state := log.Status()
-		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: state.Applied, StaleMillis: state.SilentMillis})
+		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: state.Applied, StaleMillis: state.StaleMillis})
 	}
 	wire.WriteJSON(w, http.StatusOK, a)
 }

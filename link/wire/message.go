@@ -72,8 +72,8 @@ type Hold struct {
 	Left    int64  `json:"left_bytes"` // that the log may still grow by; -1 if that is not known
 }
 
-// GroupBeat is a source's group: what its node has applied, and how long the node has heard of no leader of it (what others
-// have committed since it does not know).
+// GroupBeat is a source's group: what its node has applied, and how old that may be (replication.Status: the node hears of no
+// leader, or has not applied what it has heard of; what others have committed since it does not know).
 type GroupBeat struct {
 	Group       uint64 `json:"group"`
 	Applied     uint64 `json:"applied"`

@@ -43,7 +43,7 @@ func (h *handover) Drain(ctx context.Context, d wire.Drain) (wire.DrainAnswer, e
 	if d.Cancelled {
 		err := h.everywhere(ctx, func(uint64, core.Link) entry.Command {
 			return &entry.LinkFenceCancel{Cluster: d.Cluster, Switch: d.Switch}
-		}, func(l core.Link) bool { return l.Gate.Switch != d.Switch })
+		}, func(l core.Link) bool { return l.Gate.Cancelled == d.Switch })
 		return wire.DrainAnswer{State: "cancelled"}, err
 	}
 	drain := &entry.LinkDrain{Cluster: d.Cluster, Switch: d.Switch, Millis: (h.length(d) + drainSlack).Milliseconds()}

@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -15,27 +17,50 @@ import (
 	"github.com/understudy-mq/understudy/link/wire"
 )
 
-// beat tells a source what a standby would that goes on asking and does not get further.
+// beat tells a source, once, what a standby would that goes on asking and does not get further.
 func beat(t *testing.T, link string, b wire.Beat) (a wire.BeatAnswer) {
 	t.Helper()
 	body, err := json.Marshal(b)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return a
 	}
 	q, err := http.NewRequest(http.MethodPost, "http://"+link+wire.PathBeat, bytes.NewReader(body))
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return a
 	}
 	q.Header.Set("Authorization", "Bearer secret")
 	answer, err := http.DefaultClient.Do(q)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return a
 	}
 	defer answer.Body.Close()
 	if err := wire.ReadJSON(answer.Body, &a); err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("status %d, %v", answer.StatusCode, err)
+		t.Errorf("status %d, %v", answer.StatusCode, err)
 	}
 	return a
+}
+
+// startBeating beats until the answer is called.
+func startBeating(t *testing.T, link string, b wire.Beat) (end func()) {
+	t.Helper()
+	done := make(chan struct{})
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		for {
+			beat(t, link, b)
+			select {
+			case <-done:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
+	end = sync.OnceFunc(func() { close(done); beating.Wait() })
+	t.Cleanup(end)
+	return end
 }
 
 // fill makes the log longer than two of its segments. Nobody gets the messages, so that nothing but a hold keeps them.
@@ -76,7 +101,7 @@ func only(t *testing.T, n *Node) api.LinkHold {
 // what has to be done after.
 func TestAHoldThatIsLostShowsBeforeAndAfterAndANewSeedCuresIt(t *testing.T) {
 	from, to := pair(t)
-	from.LinkHoldSeconds, from.LinkHoldDiskPercent = 2, 100
+	from.LinkHoldSeconds, from.LinkHoldDiskPercent = 6, 100
 	source, standby := start(t, from), start(t, to)
 	ready(t, source, standby)
 	send(t, dial(t, source), "work", "kept")
@@ -94,13 +119,15 @@ func TestAHoldThatIsLostShowsBeforeAndAfterAndANewSeedCuresIt(t *testing.T) {
 		slow.Positions = append(slow.Positions, wire.Position{Group: g, Position: standby.linkState(g).Position})
 	}
 	stop(t, standby)
+	asking := startBeating(t, from.Link, slow)
 	fill(t, source)
 	eventually(t, "the log is longer for the standby's sake, and both sides can see it", func() bool {
 		told, h := beat(t, from.Link, slow).Hold, only(t, source)
 		return told != nil && told.State == "extended" && h.State == "extended" && h.Holding && h.Held > 64<<20
 	})
+	asking()
 	eventually(t, "the hold is lost once nobody asks any more", func() bool { return only(t, source).State == "lost" })
-	if h := only(t, source); h.Holding || !strings.Contains(h.Reason, "silent for more than 2s") || !strings.Contains(h.Reason, "new seed") {
+	if h := only(t, source); h.Holding || !strings.Contains(h.Reason, "silent for more than 6s") || !strings.Contains(h.Reason, "new seed") {
 		t.Errorf("lost: %+v", h)
 	}
 
