@@ -3,8 +3,8 @@
 // Guarantees: a round that passes lost nothing that its kind may not lose, doubled nothing, tore no transaction, let nothing
 // delayed or aged come before its time and nothing die for a reason that its queue has not; the old source served nobody once it was
 // fenced; all nodes of the promoted cluster were cut at the same places in the same state, which is the source's there as
-// far as its disks still tell, hold the source's log up to there entry by entry, and are in the same state afterwards. Of every kind of message
-// some crossed the switch. A failing round prints the command that replays its choices (seed); the timing of
+// far as its disks still tell, hold the source's log up to there entry by entry, and are in the same state afterwards. Messages aged,
+// delayed and under way crossed the switch. A failing round prints the command that replays its choices (seed); the timing of
 // processes and sockets is the machine's and not the seed's.
 //
 // Not guaranteed: anything about disks that lose what they had not synced: a cluster of which all nodes are killed at once keeps

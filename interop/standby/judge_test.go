@@ -183,16 +183,19 @@ func TestTheJudgeFindsEachFault(t *testing.T) {
 	}
 }
 
-func TestARoundInWhichARouteDidNotCrossTheSwitchIsThin(t *testing.T) {
-	v := verdict{Over: tally{}}
-	for r := range ends {
-		v.Over[string(r)] = 1
-	}
-	if why := v.thin(); why != "" {
-		t.Errorf("a full round: %s", why)
-	}
-	delete(v.Over, string(later))
-	if v.thin() == "" {
-		t.Error("a round over which nothing delayed came is full")
+func TestARoundOverWhichNothingCameIsThin(t *testing.T) {
+	for name, c := range map[string]struct {
+		over tally
+		full bool
+	}{
+		"full":              {tally{"aged": 1, "later": 1, "tx": 1}, true},
+		"nothing delayed":   {tally{"aged": 1, "tx": 1}, false},
+		"nothing aged":      {tally{"later": 1, "tx": 1}, false},
+		"nothing under way": {tally{"aged": 1, "later": 1, "direct": 1}, false},
+	} {
+		v := verdict{Over: c.over}
+		if why := v.thin(); (why == "") != c.full {
+			t.Errorf("%s: %q", name, why)
+		}
 	}
 }
