@@ -28,9 +28,9 @@ func TestAStandbyTakesOverFromItsSourceAndSessionsGoOn(t *testing.T) {
 	if first == 0 {
 		first = uint64(time.Now().Unix() % 1_000_000)
 	}
-	n, load := 1, time.Second
+	n, much := 1, extent{load: time.Second, rate: 250}
 	if *long {
-		n, load = 5, 6*time.Second
+		n, much = 5, extent{load: 6 * time.Second, rate: 500}
 	}
 	if *runs > 0 {
 		n = *runs
@@ -41,7 +41,7 @@ func TestAStandbyTakesOverFromItsSourceAndSessionsGoOn(t *testing.T) {
 			continue
 		}
 		for i := range n {
-			res := run(t, k, first+uint64(i), load)
+			res := run(t, k, first+uint64(i), much)
 			lines, rows = append(lines, res.line()), append(rows, res.row())
 			t.Log(res.line())
 			if res.err != nil {

@@ -173,7 +173,7 @@ func (r *round) cast(i int) (publish, consume []func(context.Context)) {
 	}
 	queues := map[string]handler{"picky": reject, "dead": accept, "late": accept, "tx-a": accept, "tx-b": accept}
 	publish = append(publish,
-		(&publisher{client: who("work"), h: r.h, number: i, rate: rate, write: writeWork}).run,
+		(&publisher{client: who("work"), h: r.h, number: i, rate: r.rate, write: writeWork}).run,
 		(&publisher{client: who("mix"), h: r.h, number: i, rate: mixedRate, write: mixture(&r.ahead)}).run,
 		(&transactor{client: who("tx"), h: r.h, number: i}).run,
 	)

@@ -20,8 +20,13 @@ import (
 const (
 	nodes  = 3 // of each cluster
 	vhosts = 4
-	rate   = 500 // a second and vhost, of messages that are simply consumed
 )
+
+// extent is how much a round is.
+type extent struct {
+	load time.Duration // before the switch
+	rate int           // a second and vhost, of messages that are simply consumed
+}
 
 // The kinds of round.
 var kinds = []kind{
@@ -98,11 +103,11 @@ func (r *result) replay() string {
 // round is one take-over under load.
 type round struct {
 	*harness.Pair
-	t       testing.TB
-	kind    kind
-	seeded  bool
-	rng     *rand.Rand
-	load    time.Duration // before the switch
+	t      testing.TB
+	kind   kind
+	seeded bool
+	rng    *rand.Rand
+	extent
 	h       *history
 	ahead   atomic.Bool // until the switch some messages are delayed to after it
 	places  []place
@@ -120,11 +125,11 @@ type round struct {
 }
 
 // run does one round of a kind on clusters of its own.
-func run(t testing.TB, k kind, seed uint64, load time.Duration) result {
+func run(t testing.TB, k kind, seed uint64, much extent) result {
 	began := time.Now()
 	res := result{kind: k, seed: seed}
 	r := &round{
-		t: t, kind: k, seeded: k.seeded(seed), rng: rand.New(rand.NewPCG(seed, 7)), load: load, res: &res, groups: map[int]uint64{},
+		t: t, kind: k, seeded: k.seeded(seed), rng: rand.New(rand.NewPCG(seed, 7)), extent: much, res: &res, groups: map[int]uint64{},
 		h: &history{messages: map[string]*message{}}, fences: fences{since: map[int]time.Time{}},
 	}
 	r.ahead.Store(true)
@@ -186,7 +191,7 @@ func (r *round) prepare(ctx context.Context) error {
 		}
 	}
 	err := harness.Await(30*time.Second, func(context.Context) error {
-		if n := r.h.confirms(); n < 1000 && r.kind.name != "sync" { // nobody is waited for before there is a standby
+		if n := r.h.confirms(); n < 500 && r.kind.name != "sync" { // nobody is waited for before there is a standby
 			return fmt.Errorf("%d messages were confirmed", n)
 		}
 		return nil

@@ -129,7 +129,7 @@ func (r *round) bringBack() error {
 	}
 	for i := range vhosts {
 		c := client{places: former, vhost: vhostName(i), session: fmt.Sprint("stray-", i), at: i}
-		stray := &publisher{client: c, h: r.h, number: i, rate: rate / 10, write: writeWork}
+		stray := &publisher{client: c, h: r.h, number: i, rate: r.rate / 10, write: writeWork}
 		r.publishersDone.Go(func() { stray.run(r.publishing) })
 	}
 	r.HealLinks()

@@ -3,10 +3,13 @@
 //
 // Guarantees: everything under /api needs a password (basic auth); bodies are bounded; a request that a browser sends
 // from another origin, or with another content type than JSON, changes nothing. Every error has a JSON body with
-// "error" and "reason". A change that is answered with success is applied, and shows in this node's listings. What a caller
+// "error" and "reason". A login that cannot be judged yet, or not for certain, is answered with 503 and Retry-After, never with
+// 401. A change that is answered with success is applied, and shows in this node's listings. What a caller
 // may see and do is told by its tags, as in RabbitMQ: the users, the cluster, operator policies and vhosts' limits are for
 // administrators to change, policies for policymakers too, and callers who are neither administrator nor monitoring see the
 // vhosts alone that they have permissions in. Queues, exchanges and bindings are changed by the permissions in the vhost.
+//
+// A page of queues by name, or in no order, costs what its own rows cost, however many queues there are.
 //
 // Not guaranteed: that a listing is one cut over several vhosts; each vhost by itself is. What only one node knows (its
 // connections and itself) is missing while that node does not answer.

@@ -59,7 +59,7 @@ func TestAFenceThatDoesNotFitThisClustersHistoryFencesNothing(t *testing.T) {
 			t.Errorf("%s: fenced %v, two clusters suspected %v", name, n.Link().Fenced, n.Link().SplitBrain)
 		}
 	}
-	n.linkage.handover.suspected.Store(nil) // whichever of them was last
+	n.linkage.handover.suspected.Store(nil)
 	other := fenceAt(t, n)
 	other.Cluster = "a-third"
 	if a, err := n.linkage.handover.Fence(t.Context(), other); err != nil || a.Fenced || a.Cluster != n.ClusterID() || n.Link().SplitBrain {
