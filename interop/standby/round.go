@@ -274,7 +274,7 @@ func (r *round) trouble(ctx context.Context) error {
 		if err := r.h.flowing(since); err != nil {
 			return err
 		}
-		return r.Within(ctx, 200)
+		return r.Within(ctx, 30) // what is behind at the switch is to be of the last moments
 	})
 }
 
