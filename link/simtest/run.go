@@ -156,6 +156,9 @@ func (w *World) forced() error {
 		return nil
 	}
 	w.Met["forced promotions"]++
+	if w.rng.IntN(3) == 0 {
+		w.lagging()
+	}
 	w.cutOff()
 	w.mu.Lock()
 	w.sourceDead = w.rng.IntN(2) == 0 // else it goes on, and its clients with it
@@ -182,6 +185,26 @@ func (w *World) forced() error {
 		return fmt.Errorf("promotion: %w", err)
 	}
 	return w.bounded()
+}
+
+// lagging leaves nothing of the source to be reached but a node that is cut off from its own cluster, which goes on.
+func (w *World) lagging() {
+	w.Met["lagging nodes"]++
+	w.heal()
+	w.cutOff()
+	w.mu.Lock()
+	clear(w.apart)
+	far := 1 + w.rng.IntN(nodes-1)
+	w.lags[far] = time.Minute
+	for n := range nodes {
+		w.network.set(road{n, far}, false)
+	}
+	w.mu.Unlock()
+	for end := time.Now().Add(time.Duration(w.rng.IntN(5000)) * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		w.mu.Lock()
+		w.publish(uint64(w.rng.IntN(groups)))
+		w.mu.Unlock()
+	}
 }
 
 // bounded checks what each node would report: everything that was committed before the moment that its lag names is here.

@@ -34,7 +34,7 @@ func TestSimulatedPairLosesNothingThatItMayNotLose(t *testing.T) {
 		})
 	}
 	t.Log(met)
-	for _, what := range []string{"planned switches", "forced promotions", "cancelled switches", "cut roads", "new leaders", "single roads", "entries lost"} {
+	for _, what := range []string{"planned switches", "forced promotions", "cancelled switches", "cut roads", "new leaders", "single roads", "lagging nodes", "entries lost"} {
 		if *seedFlag == 0 && met[what] == 0 {
 			t.Errorf("the simulation did not meet with %s", what)
 		}
