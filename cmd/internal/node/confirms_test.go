@@ -27,10 +27,15 @@ func confirmPolicy(t *testing.T, n *Node, fields ...message.Field) {
 	}
 }
 
-// confirming is a channel with confirms and a queue.
+// confirming is a client's channel with confirms and a queue.
 func confirming(t *testing.T, n *Node) *amqp.Channel {
 	t.Helper()
-	ch, err := dial(t, n).Channel()
+	return channelWithConfirms(t, dial(t, n))
+}
+
+func channelWithConfirms(t *testing.T, c *amqp.Connection) *amqp.Channel {
+	t.Helper()
+	ch, err := c.Channel()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -404,24 +404,30 @@ func TestALinkCertificateOfAnotherAuthorityIsRefused(t *testing.T) {
 	follows(t, source, standby)
 }
 
+// askWithToken asks for a path with the link's token, and answers the HTTP status.
+func askWithToken(t *testing.T, address, path string) int {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer secret")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	return answer.StatusCode
+}
+
 // The link's port has the link's routes and no others, whatever the token.
 func TestTheLinkPortServesNothingButTheLink(t *testing.T) {
 	from, _ := pair(t)
 	n := start(t, from)
 	ready(t, n)
 	for _, path := range []string{"/", "/api/overview", "/api/link", "/metrics", "/debug/pprof/"} {
-		r, err := http.NewRequest(http.MethodGet, "http://"+address(n, protocolLink)+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer secret")
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %s", path, answer.Status)
+		if status := askWithToken(t, address(n, protocolLink), path); status != http.StatusNotFound {
+			t.Errorf("%s: %d", path, status)
 		}
 	}
 }
@@ -431,18 +437,8 @@ func TestALinkTokenOpensNothingButTheLink(t *testing.T) {
 	n := start(t, from)
 	ready(t, n)
 	for _, path := range []string{"/api/overview", "/api/link", "/api/users"} {
-		r, err := http.NewRequest(http.MethodGet, "http://"+address(n, protocolHTTP)+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer secret")
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s: %s", path, answer.Status)
+		if status := askWithToken(t, address(n, protocolHTTP), path); status != http.StatusUnauthorized {
+			t.Errorf("%s: %d", path, status)
 		}
 	}
 	if _, port, err := net.SplitHostPort(address(n, protocolLink)); err != nil || port == "0" {

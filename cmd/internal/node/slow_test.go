@@ -113,17 +113,7 @@ func publisher(t *testing.T, n *Node, vhost string) (*amqp.Connection, *amqp.Cha
 	t.Helper()
 	c := inVhost(t, n, vhost)
 	heard := c.NotifyBlocked(make(chan amqp.Blocking, 4))
-	ch, err := c.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.QueueDeclare("q", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
-	return c, ch, heard
+	return c, channelWithConfirms(t, c), heard
 }
 
 // consuming is what a new consumer of a queue is delivered.
