@@ -72,7 +72,7 @@ type Options struct {
 	HoldSilence      time.Duration // a standby that is silent for longer is no longer waited for by the log; 1 h
 	HoldDiskPercent  int           // nothing is held for a standby while the volume is as full; 80, and 100 for always
 	CheckpointBytes  int64         // log bytes between checkpoints; 64 MiB
-	ImageInterval    time.Duration // between images, at least; 30 s
+	ImageInterval    time.Duration // between images, unless much is written; 30 s
 
 	Logger *slog.Logger
 	// Fatal ends the process; it is called once for a failed fsync and the like.

@@ -30,6 +30,7 @@ const (
 	imageBytes   = 64 << 10 // of what is written down about one
 	imageSuffix  = ".json"
 	unfinished   = ".part"
+	imageEvery   = 4 // times Options.CheckpointBytes of log, at the latest
 	imageRetries = 3 // checkpoints that one may be under way before
 )
 
@@ -212,10 +213,13 @@ func (k *keeper) image(ctx context.Context, written uint64) {
 	for range drop {
 		n.warn("an image could not be removed", x.drop())
 	}
-	if !more || x.tried != 0 && n.mono()-x.tried < n.opts.ImageInterval {
+	// The log is longer by what is written between images.
+	early := n.mono()-x.tried < n.opts.ImageInterval && written-x.written < imageEvery*uint64(n.opts.CheckpointBytes)
+	if !more || x.tried != 0 && early {
 		return
 	}
 	x.tried, x.written = n.mono(), written
+	k.since, k.sinceBytes = x.tried, written // it begins with a checkpoint
 	n.warn("no image was made of the state: this node may not be wound back, should its standby be promoted", k.makeImage(ctx))
 }
 

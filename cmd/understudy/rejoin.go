@@ -37,7 +37,8 @@ Where it can be, the node is wound back: a state at or before the place where it
 that place by the node's own log, and compared with what the promoted cluster tells of it. Then only what came after the
 promotion goes over the link. It takes a node whose log reaches to the cut, and a promoted cluster that still has its log
 since its promotion (it keeps that for --link-hold-seconds). Where it cannot be, the reason is told, and the node begins
-with a snapshot of the cluster that serves now, as with --seed.
+with a snapshot of the cluster that serves now, as with --seed. Of a node that lagged behind when its cluster was lost nothing is
+changed: take another one.
 
 Nothing is deleted: the former data lies in a folder beside, for understudy link lost-tail. Run it on one node; the others
 join that one with empty folders. The commands are printed. Broken off at any moment, it can be run again.`,

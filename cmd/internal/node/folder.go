@@ -165,7 +165,12 @@ func replaceFile(name string, b []byte) error {
 	if err := os.Rename(name+".next", name); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(name))
+	return syncDir(filepath.Dir(name))
+}
+
+// syncDir puts on disk which files a folder has.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}

@@ -59,11 +59,14 @@ type RewoundGroup struct {
 // ErrNoRewind is what an error wraps where the node cannot be wound back, and will not be able to be.
 var ErrNoRewind = errors.New("the node cannot be wound back")
 
+// errLagged is for a node that had not come to the cut when its cluster was lost; others had.
+var errLagged = errors.New("this node lagged behind")
+
 // Rewind makes in o.To the folder of a standby's first node that stands where its former cluster was cut: a seed, made of what the node
 // has itself. A state at or before the cut, the newest checkpoint or an image, is copied, the node's own log applied to it up to
 // the cut, and the outcome compared with what the promoted cluster tells of that place: term, rolling hash, fingerprint. The
 // folder of the former node is not changed, and o.To is only there once it is whole. Errors: ErrNoRewind; what may pass (nobody
-// answers, no room).
+// answers, no room), or does on another node of the former source (this one lagged behind).
 func Rewind(ctx context.Context, o RewindOptions) (*Rewound, error) {
 	r := &rewind{o: o, data: o.Folder.path, part: o.To + ".part"}
 	secure, err := linkClientTLS(o.TLS, o.Logger)
@@ -106,13 +109,13 @@ type rewind struct {
 
 // finish writes the seed's record and gives the folder its name.
 func (r *rewind) finish(s *seedRecord) error {
-	if err := os.RemoveAll(filepath.Join(r.part, rewindDir)); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(r.part, rewindDir)), syncDir(filepath.Join(r.part, seedDir))); err != nil {
 		return fmt.Errorf("rewind: %w", err)
 	}
 	if err := (&Folder{path: r.part}).writeSeed(s); err != nil {
 		return err
 	}
-	if err := os.Rename(r.part, r.o.To); err != nil {
+	if err := errors.Join(os.Rename(r.part, r.o.To), syncDir(filepath.Dir(r.o.To))); err != nil {
 		return fmt.Errorf("rewind: %w", err)
 	}
 	return nil
@@ -204,8 +207,8 @@ func (r *rewind) reaches(c wire.Cut, from uint64) error {
 	case err1 != nil || err2 != nil:
 		return fmt.Errorf("%w: %w", ErrNoRewind, errors.Join(err1, err2))
 	case last < c.Former.Index:
-		return fmt.Errorf("%w: its log of group %d ends at entry %d, before the cut at %d: this node lagged behind; another one of the "+
-			"former source may have it", ErrNoRewind, c.Former.Group, last, c.Former.Index)
+		return fmt.Errorf("%w: its log of group %d ends at entry %d, and the cut is at %d: wind another node of the former source back",
+			errLagged, c.Former.Group, last, c.Former.Index)
 	case from < c.Former.Index && from+1 < first:
 		return fmt.Errorf("%w: its log of group %d begins at entry %d, and the state to begin with is of entry %d",
 			ErrNoRewind, c.Former.Group, first, from)

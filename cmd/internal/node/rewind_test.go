@@ -193,7 +193,6 @@ func TestWhatDoesNotFitIsNotWoundBack(t *testing.T) {
 		"another history":     {func(_ *testing.T, c []wire.Cut) { c[1].Former.Hash++ }, "its log differs"},
 		"another term":        {func(_ *testing.T, c []wire.Cut) { c[1].Former.Term++ }, "its log differs"},
 		"another state":       {func(_ *testing.T, c []wire.Cut) { c[1].Fingerprint++ }, "its state at the cut differs"},
-		"a cut beyond it":     {func(_ *testing.T, c []wire.Cut) { c[1].Former.Index += 1000 }, "lagged behind"},
 		"a cut before it":     {func(_ *testing.T, c []wire.Cut) { c[0].Former.Index = 1 }, "no state of group 0 at or before the cut"},
 		"other groups":        {func(_ *testing.T, c []wire.Cut) { c[2].Former.Group = 7 }, "no state of group 7"},
 		"an image that fails": {func(t *testing.T, _ []wire.Cut) { damage(t, images) }, "no state of group"},
@@ -209,6 +208,11 @@ func TestWhatDoesNotFitIsNotWoundBack(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.reason)
 			}
 		})
+	}
+	beyond := append([]wire.Cut{}, cuts...)
+	beyond[1].Former.Index += 1000
+	if _, err := (&rewind{o: rewindOptions(folder, a, b), data: a.Data, part: t.TempDir(), cuts: beyond}).files(t.Context()); !errors.Is(err, errLagged) {
+		t.Errorf("a cut beyond the node's log: %v", err)
 	}
 	if _, err := (&rewind{o: rewindOptions(folder, a, b), data: a.Data, part: t.TempDir(), cuts: cuts[1:]}).files(t.Context()); !errors.Is(err, ErrNoRewind) {
 		t.Errorf("a cluster with fewer groups: %v", err)
