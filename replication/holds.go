@@ -189,7 +189,7 @@ func (h *holds) reserve(name string, level uint64, after map[uint64]uint64) {
 }
 
 // reached is, by group, how far all the standbys are that the log is kept for; false where there is none.
-func (h *holds) reached(groups []uint64) (at map[uint64]uint64, any bool) {
+func (h *holds) reached(groups []uint64) (at map[uint64]uint64, some bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at = make(map[uint64]uint64, len(groups))
@@ -198,13 +198,13 @@ func (h *holds) reached(groups []uint64) (at map[uint64]uint64, any bool) {
 			continue
 		}
 		for _, g := range groups {
-			if after := x.After[g]; !any || after < at[g] {
+			if after := x.After[g]; !some || after < at[g] {
 				at[g] = after
 			}
 		}
-		any = true
+		some = true
 	}
-	return at, any
+	return at, some
 }
 
 // pressed says whether the volume is too full for anything to be kept for a standby.

@@ -179,20 +179,20 @@ func (x *images) need(s log.SegmentInfo) bool {
 
 // following is what images depend on.
 type following struct {
-	at      map[uint64]uint64 // by group, what every standby has
-	any     bool              // there is a standby that the log is kept for
-	fenced  bool
-	pressed bool   // the volume is too full
-	written uint64 // bytes of log
+	at       map[uint64]uint64 // by group, what every standby has
+	followed bool              // there is a standby that the log is kept for
+	fenced   bool
+	pressed  bool   // the volume is too full
+	written  uint64 // bytes of log
 }
 
 // plan says how many of the oldest images are to go, and whether there may be another one.
 func (x *images) plan(f following) (drop int, more bool) {
 	n := len(x.list)
 	switch {
-	case f.pressed || !f.any && !f.fenced:
+	case f.pressed || !f.followed && !f.fenced:
 		return n, false
-	case !f.any:
+	case !f.followed:
 		return 0, false
 	case n > 1 && x.list[1].reached(f.at):
 		drop, n = 1, n-1
@@ -208,7 +208,7 @@ func (k *keeper) image(ctx context.Context, written uint64) {
 		return
 	}
 	f := following{fenced: n.opts.Fenced(), pressed: n.holds.pressed(), written: written}
-	f.at, f.any = n.holds.reached(n.opts.Groups)
+	f.at, f.followed = n.holds.reached(n.opts.Groups)
 	drop, more := x.plan(f)
 	for range drop {
 		n.warn("an image could not be removed", x.drop())

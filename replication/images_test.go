@@ -76,15 +76,15 @@ func TestTheNewestImageIsKeptThatEveryStandbyHasReachedAndOneMore(t *testing.T) 
 		steps func()
 	}{
 		{"without a standby", 0, following{}, 0, false, nil},
-		{"a standby comes", 0, following{at: at(5), any: true, written: 1}, 0, true, func() { r.made(10, 12) }},
-		{"it has not reached the image", 1, following{at: at(11), any: true, written: 9}, 0, false, nil},
-		{"it has, and nothing was written", 1, following{at: at(12), any: true, written: 0}, 0, false, nil},
-		{"it has", 1, following{at: at(12), any: true, written: 9}, 0, true, func() { r.made(20, 25) }},
-		{"it has not reached the newer one", 2, following{at: at(24), any: true, written: 99}, 0, false, nil},
-		{"the volume is too full", 2, following{at: at(25), any: true, fenced: true, pressed: true, written: 99}, 2, false, nil},
+		{"a standby comes", 0, following{at: at(5), followed: true, written: 1}, 0, true, func() { r.made(10, 12) }},
+		{"it has not reached the image", 1, following{at: at(11), followed: true, written: 9}, 0, false, nil},
+		{"it has, and nothing was written", 1, following{at: at(12), followed: true, written: 0}, 0, false, nil},
+		{"it has", 1, following{at: at(12), followed: true, written: 9}, 0, true, func() { r.made(20, 25) }},
+		{"it has not reached the newer one", 2, following{at: at(24), followed: true, written: 99}, 0, false, nil},
+		{"the volume is too full", 2, following{at: at(25), followed: true, fenced: true, pressed: true, written: 99}, 2, false, nil},
 		{"no standby any more", 2, following{written: 99}, 2, false, nil},
 		{"no standby, but a fence", 2, following{fenced: true, written: 99}, 0, false, nil},
-		{"it has reached the newer one", 2, following{at: at(25), any: true, written: 99}, 1, true, func() {
+		{"it has reached the newer one", 2, following{at: at(25), followed: true, written: 99}, 1, true, func() {
 			if err := r.drop(); err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +171,7 @@ func TestAHoldThatIsReservedHoldsTheLogAndCountsForNoStandby(t *testing.T) {
 	if !r.needs(1, 101) || r.needs(1, 100) {
 		t.Error("the log is not kept")
 	}
-	if _, any := r.reached([]uint64{1}); any {
+	if _, some := r.reached([]uint64{1}); some {
 		t.Error("one that has not read counts as a standby")
 	}
 	r.dirty = true
@@ -183,8 +183,8 @@ func TestAHoldThatIsReservedHoldsTheLogAndCountsForNoStandby(t *testing.T) {
 	}
 	r.note("standby", 5, 1, 70)
 	r.note("another", 5, 1, 60)
-	if got, any := r.reached([]uint64{1, 2}); !any || got[1] != 60 || got[2] != 0 {
-		t.Errorf("all standbys have %v, %v", got, any)
+	if got, some := r.reached([]uint64{1, 2}); !some || got[1] != 60 || got[2] != 0 {
+		t.Errorf("all standbys have %v, %v", got, some)
 	}
 	r.drop("standby")
 	r.drop("another")
