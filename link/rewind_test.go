@@ -17,7 +17,7 @@ import (
 func promotedNode(t *testing.T, refuses error) *sourceNode {
 	t.Helper()
 	log := newHistory()
-	log.extend(1, 3)
+	log.many(1, 3)
 	return serve(t, log, func(o *source.Options) {
 		o.Cuts = func(former string) ([]wire.Cut, error) {
 			return []wire.Cut{{Former: wire.Position{Group: 1}, Here: wire.Position{Group: 1, Position: entry.Position{Index: 2}}}}, refuses
