@@ -224,7 +224,8 @@ func (g *Group) sendRaft(m *pb.Message) bool {
 // urgent messages have a connection of their own past bulk data, lest a full pipe looks like a dead node.
 func urgent(m *pb.Message) bool {
 	switch m.GetType() {
-	case pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp, pb.MsgTimeoutNow:
+	case pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp, pb.MsgTimeoutNow,
+		pb.MsgReadIndex, pb.MsgReadIndexResp:
 		return true
 	}
 	return false

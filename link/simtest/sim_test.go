@@ -34,7 +34,8 @@ func TestSimulatedPairLosesNothingThatItMayNotLose(t *testing.T) {
 		})
 	}
 	t.Log(met)
-	for _, what := range []string{"planned switches", "forced promotions", "cancelled switches", "cut roads", "new leaders", "single roads", "lagging nodes", "entries lost"} {
+	for _, what := range []string{"planned switches", "forced promotions", "cancelled switches", "cut roads", "new leaders", "single roads", "slow nodes",
+		"deposed leaders", "stopped leaders", "source nodes alone", "source nodes stopped", "bounds", "entries lost"} {
 		if *seedFlag == 0 && met[what] == 0 {
 			t.Errorf("the simulation did not meet with %s", what)
 		}

@@ -41,8 +41,9 @@ type LinkGroup struct {
 	Role     string       `json:"role"`
 	State    string       `json:"state"` // idle, seeding, following, waiting, halted
 	Position LinkPosition `json:"position"`
-	// LagEntries are known at the source and not applied here; LagSeconds is the age of the oldest of them, or for how long
-	// the source has been silent: since its last word, or since the node started. Both are 0 where the cluster is no standby.
+	// LagEntries are known at the source and not applied here; LagSeconds is the age of the oldest of them, or for how long no
+	// node of the source has proven how far it is (it is silent, or cut off from its own cluster): since one last did, or since this
+	// node started. Both are 0 where the cluster is no standby.
 	LagEntries uint64   `json:"lag_entries"`
 	LagSeconds float64  `json:"lag_seconds"`
 	ContactAge *float64 `json:"contact_age_seconds"` // null before the first answer
@@ -112,8 +113,8 @@ type PromotionGroup struct {
 	LagEntries  uint64   `json:"lag_entries"`
 	LastContact *int64   `json:"last_contact"` // Unix ms; null if there was none since the node started
 	ContactAge  *float64 `json:"contact_age_seconds"`
-	// MissingSince: all that the source confirmed before is here. Unix ms of this node's clock; null if this node cannot
-	// tell; after a planned switch nothing is missing at all.
+	// MissingSince: all that the source confirmed before is here. Unix ms of this node's clock: whoever compares it with another
+	// machine's takes off what the two clocks differ by. Null if this node cannot tell; after a planned switch nothing is missing at all.
 	MissingSince *int64 `json:"missing_since"`
 	Sessions     int    `json:"sessions_live"`
 }
