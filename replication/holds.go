@@ -25,6 +25,8 @@ const (
 	// holdGrace is how long a hold that was remembered lasts at least after a restart: the standby may have been kept
 	// from asking by the very restart.
 	holdGrace = time.Minute
+	// holdForgotten is for how long after its end a hold is shown: its standby is gone for good.
+	holdForgotten = 7 * 24 * time.Hour
 	// holdsMost bounds how many names are kept; the one silent for longest goes.
 	holdsMost = 16
 )
@@ -60,7 +62,8 @@ type holds struct {
 	now    func() time.Time
 	usage  func() (vfs.DiskUsage, error)
 	silent time.Duration
-	fill   int // percent of the volume
+	fill   int       // percent of the volume
+	began  time.Time // when the node started
 
 	mu    sync.Mutex
 	list  map[string]*hold
@@ -86,7 +89,7 @@ func newHolds(o *Options) *holds {
 	h := &holds{
 		fs: o.FS, path: o.FS.PathJoin(o.Dir, holdsFile), now: o.Wall, list: map[string]*hold{}, left: -1,
 		usage:  func() (vfs.DiskUsage, error) { return o.FS.GetDiskUsage(o.Dir) },
-		silent: o.HoldSilence, fill: o.HoldDiskPercent,
+		silent: o.HoldSilence, fill: o.HoldDiskPercent, began: o.Wall(),
 	}
 	return h
 }
@@ -110,22 +113,24 @@ func (h *holds) load() error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	least := h.now().Add(holdGrace - h.silent)
 	for name, x := range list {
-		if x == nil || len(h.list) == holdsMost {
-			continue
+		if x != nil && len(h.list) < holdsMost {
+			h.list[name] = x
 		}
-		if x.Seen.Before(least) {
-			x.Seen = least
-		}
-		h.list[name] = x
 	}
 	return nil
 }
 
-// save writes the holds if they have changed, at most every holdsSaveEvery unless it is the last time.
+// save writes the holds if they have changed, at most every holdsSaveEvery unless it is the last time. Those of standbys that are gone for
+// good it forgets.
 func (h *holds) save(last bool) error {
 	h.mu.Lock()
+	for name, x := range h.list {
+		if h.now().Sub(x.Seen) > h.silent+holdForgotten {
+			delete(h.list, name)
+			h.dirty = true
+		}
+	}
 	if !h.dirty || !last && h.now().Sub(h.saved) < holdsSaveEvery {
 		h.mu.Unlock()
 		return nil
@@ -195,14 +200,6 @@ func (h *holds) level(name string) uint64 {
 	return 0
 }
 
-// drop forgets a standby.
-func (h *holds) drop(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.list, name)
-	h.dirty = true
-}
-
 // needs says whether a standby, which is not silent for too long, still has to read an entry up to last of the group;
 // and there is room for that.
 func (h *holds) needs(group, last uint64) bool {
@@ -219,7 +216,7 @@ func (h *holds) needs(group, last uint64) bool {
 // lasts says whether anything is kept for x. mu is held.
 func (h *holds) lasts(x *hold) bool {
 	x.loosened = ""
-	if idle := h.now().Sub(x.Seen); idle > h.silent {
+	if idle := h.now().Sub(x.Seen); idle > h.silent && h.now().Sub(h.began) > holdGrace {
 		x.loosened = fmt.Sprintf("silent for more than %v", h.silent)
 	} else if h.look(); h.full != "" {
 		x.loosened = h.full
@@ -307,9 +304,6 @@ func (n *Node) Hold(name string, level, group, after uint64) {
 		n.tellCovered(name, group, after)
 	}
 }
-
-// Unhold forgets the standby called name.
-func (n *Node) Unhold(name string) { n.holds.drop(name) }
 
 // Holds describes what is kept for standbys. Safe from any goroutine.
 func (n *Node) Holds() []Hold {
