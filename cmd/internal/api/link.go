@@ -47,9 +47,12 @@ type LinkGroup struct {
 	LagEntries uint64   `json:"lag_entries"`
 	LagSeconds float64  `json:"lag_seconds"`
 	ContactAge *float64 `json:"contact_age_seconds"` // null before the first answer
-	SourceNode string   `json:"source_node,omitempty"`
-	Mismatches uint64   `json:"mismatches"`
-	Error      *string  `json:"error"`
+	// CompleteAge is how long ago nothing was committed at the source that is not here, as is proven: what a promotion now would name
+	// as missing_since. Null where that is not known, and where the cluster is no standby.
+	CompleteAge *float64 `json:"complete_age_seconds"`
+	SourceNode  string   `json:"source_node,omitempty"`
+	Mismatches  uint64   `json:"mismatches"`
+	Error       *string  `json:"error"`
 }
 
 // LinkSource is a node of the source.
