@@ -156,7 +156,7 @@ func (w *World) forced() error {
 		return nil
 	}
 	w.Met["forced promotions"]++
-	if w.rng.IntN(3) == 0 {
+	if w.rng.IntN(3) > 0 {
 		w.lagging()
 	}
 	w.cutOff()
@@ -194,7 +194,7 @@ func (w *World) lagging() {
 	w.cutOff()
 	w.mu.Lock()
 	clear(w.apart)
-	far, kind := w.rng.IntN(nodes), w.rng.IntN(3)
+	far, kind := w.rng.IntN(nodes), w.seed%3
 	w.Met[[...]string{"slow nodes", "deposed leaders", "stopped leaders"}[kind]]++
 	w.lags[far] = []time.Duration{time.Minute, 0, 0}[kind]
 	w.alone[far], w.stopped[far] = kind > 0, kind == 2

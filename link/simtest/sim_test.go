@@ -8,7 +8,7 @@ import (
 
 var (
 	seedFlag = flag.Uint64("seed", 0, "run only the simulation of this seed")
-	runsFlag = flag.Uint64("runs", 30, "how many seeds to run")
+	runsFlag = flag.Uint64("runs", 40, "how many seeds to run")
 )
 
 // TestSimulatedPairLosesNothingThatItMayNotLose is the whole of package link under partitions, broken connections, slow nodes

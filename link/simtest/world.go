@@ -33,6 +33,7 @@ const (
 
 // World is a source and its standby.
 type World struct {
+	seed    uint64
 	rng     *rand.Rand // what happens: the driver's alone
 	network *network
 
@@ -59,7 +60,7 @@ type World struct {
 // New starts both clusters; dir is a folder for the run's files.
 func New(seed uint64, dir string) (*World, error) {
 	w := &World{
-		rng: rand.New(rand.NewPCG(seed, 1)), jitter: rand.New(rand.NewPCG(seed, 2)), network: newNetwork(), apart: map[[2]int]bool{},
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), jitter: rand.New(rand.NewPCG(seed, 2)), network: newNetwork(), apart: map[[2]int]bool{},
 		Met: map[string]int{},
 	}
 	for i := range groups {
