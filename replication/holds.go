@@ -62,8 +62,7 @@ type holds struct {
 	now    func() time.Time
 	usage  func() (vfs.DiskUsage, error)
 	silent time.Duration
-	fill   int       // percent of the volume
-	began  time.Time // when the node started
+	fill   int // percent of the volume
 
 	mu    sync.Mutex
 	list  map[string]*hold
@@ -83,13 +82,14 @@ type hold struct {
 	Seen     time.Time         `json:"seen"`
 	loosened string            // why nothing is kept for it any more; "" while something is
 	told     map[uint64]time.Time
+	recalled time.Time // when the node started that remembered it; zero once its standby was heard of again
 }
 
 func newHolds(o *Options) *holds {
 	h := &holds{
 		fs: o.FS, path: o.FS.PathJoin(o.Dir, holdsFile), now: o.Wall, list: map[string]*hold{}, left: -1,
 		usage:  func() (vfs.DiskUsage, error) { return o.FS.GetDiskUsage(o.Dir) },
-		silent: o.HoldSilence, fill: o.HoldDiskPercent, began: o.Wall(),
+		silent: o.HoldSilence, fill: o.HoldDiskPercent,
 	}
 	return h
 }
@@ -115,6 +115,7 @@ func (h *holds) load() error {
 	defer h.mu.Unlock()
 	for name, x := range list {
 		if x != nil && len(h.list) < holdsMost {
+			x.recalled = h.now()
 			h.list[name] = x
 		}
 	}
@@ -173,7 +174,7 @@ func (h *holds) note(name string, level, group, after uint64) (tell bool) {
 	if x.told == nil {
 		x.told = map[uint64]time.Time{}
 	}
-	x.After[group], x.Level, x.Seen, x.loosened = after, level, h.now(), ""
+	x.After[group], x.Level, x.Seen, x.loosened, x.recalled = after, level, h.now(), "", time.Time{}
 	h.dirty = true
 	if tell = h.now().Sub(x.told[group]) >= holdsTellEvery; tell {
 		x.told[group] = h.now()
@@ -216,7 +217,7 @@ func (h *holds) needs(group, last uint64) bool {
 // lasts says whether anything is kept for x. mu is held.
 func (h *holds) lasts(x *hold) bool {
 	x.loosened = ""
-	if idle := h.now().Sub(x.Seen); idle > h.silent && h.now().Sub(h.began) > holdGrace {
+	if idle := h.now().Sub(x.Seen); idle > h.silent && h.now().Sub(x.recalled) > holdGrace {
 		x.loosened = fmt.Sprintf("silent for more than %v", h.silent)
 	} else if h.look(); h.full != "" {
 		x.loosened = h.full
