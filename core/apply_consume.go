@@ -325,7 +325,7 @@ func (m *Machine) serve() {
 // feed hands ready messages to consumers with credit, one each in turn.
 func (m *Machine) feed(q *queue) {
 	for q.first != nil && q.ready.len() > 0 {
-		if q.notes.Len() > 0 && !m.expireHead(q, m.fresh) {
+		if q.notes.Len() > 0 && !m.expireHead(q) {
 			return
 		}
 		c := q.first
