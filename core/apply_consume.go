@@ -423,7 +423,7 @@ func (m *Machine) applyGet(x *entry.Get) {
 		m.got(h, q, tag, &h.flight.Get(tag).Ref, false)
 		return
 	}
-	if m.gate.Holds() || !m.expireHead(q, ^uint64(0)) {
+	if m.gate.Holds() || !m.expireHead(q) {
 		h.session.counters().GotEmpty++
 		q.counters.GotEmpty++
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -225,8 +226,10 @@ func TestDeadLettersOfOneVhostAreNotTakenForACascadeInAnother(t *testing.T) {
 	}{{"few", 1}, {"many", many}} {
 		ref := entry.Ref{Session: uint64(i + 1), Epoch: 1, Channel: 1}
 		cmds := []entry.Command{&entry.Attach{Vhost: v.name, User: "u"}, &entry.ChannelOpen{Ref: ref},
-			&entry.QueueDeclare{Ref: ref, Name: "dead"}, &entry.QueueDeclare{Ref: ref, Name: "q", Arguments: limited},
-			&entry.Consume{Ref: ref, Queue: "q", Tag: "c"}}
+			&entry.QueueDeclare{Ref: ref, Name: "dead"}, &entry.QueueDeclare{Ref: ref, Name: "q", Arguments: limited}}
+		for c := range 10 { // each takes 2,000 at most
+			cmds = append(cmds, &entry.Consume{Ref: ref, Queue: "q", Tag: fmt.Sprint(c)})
+		}
 		for range v.messages {
 			cmds = append(cmds, &entry.Publish{Ref: ref, Record: coretest.Record("", "q", nil, "")})
 		}
