@@ -58,7 +58,8 @@ type Hold struct {
 // holds remembers, for each standby by name, how far it has read.
 type holds struct {
 	fs     vfs.FS
-	path   string
+	dir    string
+	path   string // in dir
 	now    func() time.Time
 	usage  func() (vfs.DiskUsage, error)
 	silent time.Duration
@@ -87,7 +88,7 @@ type hold struct {
 
 func newHolds(o *Options) *holds {
 	h := &holds{
-		fs: o.FS, path: o.FS.PathJoin(o.Dir, holdsFile), now: o.Wall, list: map[string]*hold{}, left: -1,
+		fs: o.FS, dir: o.Dir, path: o.FS.PathJoin(o.Dir, holdsFile), now: o.Wall, list: map[string]*hold{}, left: -1,
 		usage:  func() (vfs.DiskUsage, error) { return o.FS.GetDiskUsage(o.Dir) },
 		silent: o.HoldSilence, fill: o.HoldDiskPercent,
 	}
@@ -157,7 +158,14 @@ func (h *holds) write(b []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return h.fs.Rename(h.path+".new", h.path)
+	if err := h.fs.Rename(h.path+".new", h.path); err != nil {
+		return err
+	}
+	dir, err := h.fs.OpenDir(h.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // note takes a standby's word how far it is in a group, and what its members read. It says whether the other nodes are to

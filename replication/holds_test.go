@@ -217,3 +217,18 @@ func TestHoldsAreFew(t *testing.T) {
 		t.Errorf("%d holds, the newest %v", n, r.list[fmt.Sprint(3*holdsMost-1)])
 	}
 }
+
+func TestAHoldThatWasSavedOutlastsAPowerCut(t *testing.T) {
+	r := newHoldsRig(t)
+	mem := vfs.NewCrashableMem()
+	r.fs = mem
+	r.open()
+	r.note("standby", 0, 1, 100)
+	if err := r.save(false); err != nil {
+		t.Fatal(err)
+	}
+	r.fs = mem.CrashClone(vfs.CrashCloneCfg{})
+	if r.open(); !r.needs(1, 200) {
+		t.Error("the hold is forgotten")
+	}
+}

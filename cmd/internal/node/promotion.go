@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -179,7 +177,7 @@ func moment(read time.Time, passed time.Duration, now time.Time) int64 {
 
 // recallReport reads what an earlier process of this node kept.
 func (n *Node) recallReport() {
-	if b, err := os.ReadFile(filepath.Join(n.cfg.Data, promotionFile)); err == nil {
+	if b, err := n.folder.readFile(promotionFile); err == nil {
 		var p api.Promotion
 		if json.Unmarshal(b, &p) == nil {
 			n.linkage.reports.set(p)
@@ -193,7 +191,7 @@ func (n *Node) keepReport() {
 	defer n.linkage.reports.keeping.Unlock()
 	b, err := json.MarshalIndent(n.linkage.reports.get(), "", "  ")
 	if err == nil {
-		err = replaceFile(filepath.Join(n.cfg.Data, promotionFile), b)
+		err = n.folder.replace(promotionFile, b)
 	}
 	if err != nil {
 		n.log.Error("the promotion's report could not be kept", "error", err)
