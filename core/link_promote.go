@@ -28,7 +28,7 @@ func (m *Machine) applyLinkPromote(x *entry.LinkPromote) {
 	fx := m.fx
 	m.fx = &m.nowhere
 	m.nowhere.Node, m.nowhere.List = ^uint64(0), m.nowhere.List[:0]
-	m.begin(x.Generation.Number)
+	m.beginPromoted(x.Generation.Number)
 	m.fx = fx
 	m.linked(x.Kind(), "")
 }
@@ -42,11 +42,11 @@ func (m *Machine) replayPromotion(x *entry.LinkPromote) {
 	}
 	l.Rewound, l.SourceGate = false, Gate{}
 	m.gate = &l.SourceGate
-	m.begin(x.Generation.Number)
+	m.beginPromoted(x.Generation.Number)
 }
 
-// begin makes of a source's state at the cut the one with which the promoted cluster begins.
-func (m *Machine) begin(generation uint64) {
+// beginPromoted makes of a source's state at the cut the one with which the promoted cluster begins.
+func (m *Machine) beginPromoted(generation uint64) {
 	m.disown()
 	m.promoteSessions(generation)
 	m.jump()

@@ -63,7 +63,7 @@ func (c *client) lostTail(data, into, broker string) error {
 	if _, err := c.get("/api/link/promotion", &p); err != nil {
 		return err
 	}
-	folder, err := node.OpenFolder(data)
+	folder, err := node.OpenFolder(nil, data)
 	if err != nil {
 		return err
 	}

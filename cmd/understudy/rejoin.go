@@ -79,7 +79,7 @@ func (j *rejoin) run(ctx context.Context, out io.Writer) error {
 	if err := j.complete(next); err != nil {
 		return err
 	}
-	folder, err := node.OpenFolder(j.data) // nobody runs on it
+	folder, err := node.OpenFolder(nil, j.data) // nobody runs on it
 	if err != nil {
 		return err
 	}

@@ -42,11 +42,15 @@ func (k kind) seeded(seed uint64) bool {
 	return (seed+uint64(at))%uint64(len(kinds)) == 0
 }
 
+// powered says whether nodes of a round can lose their power: in two rounds of three.
+func powered(seed uint64) bool { return seed%3 != 0 }
+
 // result is a round, for the table.
 type result struct {
 	kind   kind
 	seed   uint64
 	faults []string
+	power  harness.PowerLoss
 	verdict
 	again      int // publishes that were sent again
 	promotions []harness.Promotion
@@ -62,9 +66,9 @@ func (r *result) line() string {
 	if r.err != nil {
 		word = "FAILED"
 	}
-	line := fmt.Sprintf("%-9s seed %-6d %-5s %s: confirmed %d, lost %d (tail %v), faults %v; stale %d, sent again %d; over the switch: %v; %s, %d log entries; serving after %v; %.0f s; %s",
+	line := fmt.Sprintf("%-9s seed %-6d %-5s %s: confirmed %d, lost %d (tail %v), faults %v; stale %d, sent again %d; over the switch: %v; %s, %d log entries; serving after %v; %v; %.0f s; %s",
 		r.kind.name, r.seed, r.start(), word, r.Confirmed, r.Lost, r.Tail.Round(time.Millisecond), r.Faults, r.Stale, r.again, r.Over, r.compared, r.entries,
-		r.took.Round(time.Millisecond), r.lasted.Seconds(), strings.Join(r.faults, " "))
+		r.took.Round(time.Millisecond), r.power, r.lasted.Seconds(), strings.Join(r.faults, " "))
 	if r.err != nil {
 		line += "\n  " + r.why()
 	}
@@ -103,10 +107,11 @@ func (r *result) replay() string {
 // round is one take-over under load.
 type round struct {
 	*harness.Pair
-	t      testing.TB
-	kind   kind
-	seeded bool
-	rng    *rand.Rand
+	t       testing.TB
+	kind    kind
+	seeded  bool
+	powered bool
+	rng     *rand.Rand
 	extent
 	h       *history
 	ahead   atomic.Bool // until the switch some messages are delayed to after it
@@ -129,13 +134,13 @@ func run(t testing.TB, k kind, seed uint64, much extent) result {
 	began := time.Now()
 	res := result{kind: k, seed: seed}
 	r := &round{
-		t: t, kind: k, seeded: k.seeded(seed), rng: rand.New(rand.NewPCG(seed, 7)), extent: much, res: &res, groups: map[int]uint64{},
+		t: t, kind: k, seeded: k.seeded(seed), powered: powered(seed), rng: rand.New(rand.NewPCG(seed, 7)), extent: much, res: &res, groups: map[int]uint64{},
 		h: &history{messages: map[string]*message{}}, fences: fences{since: map[int]time.Time{}},
 	}
 	r.ahead.Store(true)
 	r.publishing, r.stopPublishing = context.WithCancel(context.Background())
 	r.consuming, r.stopConsuming = context.WithCancel(context.Background())
-	r.Pair = harness.NewPair(t, harness.PairOptions{Nodes: nodes, Seeded: r.seeded, Args: []string{"--groups", fmt.Sprint(vhosts)}})
+	r.Pair = harness.NewPair(t, harness.PairOptions{Nodes: nodes, Seeded: r.seeded, Cuttable: r.powered, Args: []string{"--groups", fmt.Sprint(vhosts)}})
 	defer r.Standby.Stop()
 	defer r.Source.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -256,7 +261,7 @@ func (r *round) makeVhost(ctx context.Context, i int) error {
 
 // trouble does things to both sides while the load runs, and leaves everything in order.
 func (r *round) trouble(ctx context.Context) error {
-	choice := faultsFor(r.seeded)
+	choice := faultsFor(r.seeded, r.powered)
 	for end := time.Now().Add(r.load); time.Now().Before(end) && ctx.Err() == nil; {
 		f := choice[r.rng.IntN(len(choice))]
 		r.res.faults = append(r.res.faults, f.name)

@@ -23,7 +23,9 @@ func (r *round) takeOver(ctx context.Context) error {
 			return err
 		}
 	default:
-		r.Source.KillAll()
+		if err := r.loseSource(); err != nil {
+			return err
+		}
 	}
 	r.fences.watch(ctx, r.Source.Members())
 	f, at := r.midst()
@@ -65,8 +67,7 @@ func (r *round) cutOff() error {
 		r.CutLinksOf(leader)
 	}
 	time.Sleep(time.Duration(1000+r.rng.IntN(2000)) * time.Millisecond)
-	r.Source.KillAll()
-	return nil
+	return r.loseSource()
 }
 
 // midst chooses what happens to which node of the standby while it takes over; nil for nothing.

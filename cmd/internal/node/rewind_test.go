@@ -39,7 +39,7 @@ func rewindOptions(folder *Folder, a, b config.Config) RewindOptions {
 // windBack makes a stopped node's folder one of a standby of b.
 func windBack(t *testing.T, a, b config.Config) (*Rewound, error) {
 	t.Helper()
-	folder, err := OpenFolder(a.Data)
+	folder, err := OpenFolder(nil, a.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestWhatDoesNotFitIsNotWoundBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, err := OpenFolder(a.Data)
+	folder, err := OpenFolder(nil, a.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func damage(t *testing.T, images string) {
 // TestARewindThatBreaksOffLeavesWhatWasAndIsTakenUpAnew: at any moment there is the former folder or a whole new one.
 func TestARewindThatBreaksOffLeavesWhatWasAndIsTakenUpAnew(t *testing.T) {
 	a, b, _, promoted := crashed(t)
-	folder, err := OpenFolder(a.Data)
+	folder, err := OpenFolder(nil, a.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
