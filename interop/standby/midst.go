@@ -163,6 +163,9 @@ func (r *round) planOf(turn uint64) plan {
 	}
 	if r.kind.whole {
 		p.upset = switchUpsets[turn%uint64(len(switchUpsets))]
+		if p.upset.heal != nil && p.upset.of != standbyNode { // the source has no part in what comes later
+			p.step = min(p.step, fencing)
+		}
 		return p
 	}
 	p.end, p.upset = endings[turn%uint64(len(endings))], crashUpsets[turn%uint64(len(crashUpsets))]
