@@ -58,7 +58,8 @@ func (v *verdict) fault(name, format string, args ...any) {
 type trial struct {
 	kind    kind
 	h       *history
-	contact time.Time              // the last contact with the source before that was lost
+	contact time.Time              // the last contact with the source
+	cutOff  time.Time              // when the source was killed or cut off, if it was: later contacts are with one that came back
 	since   map[uint64]time.Time   // by group: what was confirmed before is said to be here; none: nothing is said
 	back    time.Time              // from when on the source served though the standby took over; zero: it never did
 	fenced  map[int][]span         // when the source's nodes are known to be fenced
@@ -80,6 +81,9 @@ type life struct {
 func judge(t trial) verdict {
 	t.lives, t.batches = map[string]*life{}, map[int][]*message{}
 	t.verdict = verdict{Confirmed: t.h.confirmed, Faults: tally{}, Over: tally{}}
+	if !t.cutOff.IsZero() && t.contact.After(t.cutOff) {
+		t.contact = t.cutOff
+	}
 	t.next = t.h.firstPromoted()
 	for i := range t.h.seen {
 		t.look(&t.h.seen[i])

@@ -1,6 +1,7 @@
 package standby
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -84,6 +85,14 @@ func TestTheJudgeFindsEachFault(t *testing.T) {
 		{"lost before the bound", crash, func(s *scene) { s.sent(work, "a", -5, -0.6) }, "unbound"},
 		{"lost before another group's bound", crash, func(s *scene) { s.sent(work, "a", -5, -0.6).vhost = 1 }, ""},
 		{"lost long before", crash, func(s *scene) { s.sent(work, "a", -5, -2).vhost = 1 }, "early"},
+		{"lost before a contact with a source that came back", crash, func(s *scene) {
+			s.cutOff = at(-3)
+			s.sent(work, "a", -5, -2).vhost = 1
+		}, ""},
+		{"lost long before the source was cut off", crash, func(s *scene) {
+			s.cutOff = at(-3)
+			s.sent(work, "a", -5, -4.5).vhost = 1
+		}, "early"},
 		{"lost by the promoted", crash, func(s *scene) { s.sent(work, "a", 3, 4).by = fromNext }, "lost by the promoted"},
 		{"confirmed by the source after it came back", crash, func(s *scene) { s.sent(work, "a", 3.1, 3.5) }, ""},
 		{"confirmed by it though confirms wait for a standby", sync, func(s *scene) { s.sent(work, "a", 3.1, 3.5) }, "lost"},
@@ -233,6 +242,16 @@ func TestARoundOverWhichNothingCameIsThin(t *testing.T) {
 		if why := v.thin(); (why == "") != c.full {
 			t.Errorf("%s: %q", name, why)
 		}
+	}
+}
+
+func TestAReportThatCallsATakeOverByAnotherNameIsFound(t *testing.T) {
+	crash, planned := kind{name: "crash"}, kind{name: "planned", whole: true}
+	if err := errors.Join(named(planned, "planned"), named(crash, "forced")); err != nil {
+		t.Error(err)
+	}
+	if named(planned, "forced") == nil || named(crash, "planned") == nil || named(crash, "") == nil {
+		t.Error("a report that does not tell what it was is believed")
 	}
 }
 

@@ -314,6 +314,7 @@ func (r *round) judge(ctx context.Context) error {
 	}
 	t := trial{
 		kind: r.kind, h: r.h, group: func(v int) uint64 { return r.groups[v] }, since: map[uint64]time.Time{}, back: r.back, fenced: r.fences.spans,
+		cutOff: r.lost,
 	}
 	if r.forced != nil { // what it says of itself counts
 		t.kind.lossless = r.cut.Kind == "planned"
@@ -327,9 +328,6 @@ func (r *round) judge(ctx context.Context) error {
 		r.res.promotions = append(r.res.promotions, p)
 		t.believe(p)
 	}
-	if !r.lost.IsZero() && t.contact.After(r.lost) { // of a source that came back meanwhile
-		t.contact = r.lost
-	}
 	r.res.verdict = judge(t)
 	var faults []error
 	if len(r.res.Faults) > 0 {
@@ -338,10 +336,18 @@ func (r *round) judge(ctx context.Context) error {
 	if lack := r.res.thin(); lack != "" {
 		faults = append(faults, errors.New(lack))
 	}
-	if want := map[bool]string{true: "planned", false: "forced"}[r.kind.whole]; r.forced == nil && r.cut.Kind != want {
-		faults = append(faults, fmt.Errorf("the report says that the take-over was %s, not %s", r.cut.Kind, want))
+	if r.forced == nil {
+		faults = append(faults, named(r.kind, r.cut.Kind))
 	}
 	return errors.Join(append(faults, r.Standby.Fingerprints(30*time.Second))...)
+}
+
+// named says whether a report calls the take-over what it was.
+func named(k kind, report string) error {
+	if want := map[bool]string{true: "planned", false: "forced"}[k.whole]; report != want {
+		return fmt.Errorf("the report says that the take-over was %s, not %s", report, want)
+	}
+	return nil
 }
 
 // believe takes over what a node's report says: every node's is to be true.
