@@ -325,7 +325,7 @@ func (m *Machine) serve() {
 // feed hands ready messages to consumers with credit, one each in turn.
 func (m *Machine) feed(q *queue) {
 	for q.first != nil && q.ready.len() > 0 {
-		if q.notes.Len() > 0 && !m.expireHead(q, m.fresh) {
+		if q.notes.Len() > 0 && !m.expireHead(q) {
 			return
 		}
 		c := q.first
@@ -423,7 +423,7 @@ func (m *Machine) applyGet(x *entry.Get) {
 		m.got(h, q, tag, &h.flight.Get(tag).Ref, false)
 		return
 	}
-	if m.gate.Holds() || !m.expireHead(q, ^uint64(0)) {
+	if m.gate.Holds() || !m.expireHead(q) {
 		h.session.counters().GotEmpty++
 		q.counters.GotEmpty++
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {

@@ -37,7 +37,7 @@ func (m *Machine) applyPublish(x *entry.Publish, offset int) {
 		letter = &row
 	}
 	refused := v.rejecting > 0 && m.refused(v, marks.body)
-	m.fresh = v.Messages
+	m.freshen(v)
 	v.Messages++
 	m.touch(v)
 	r := ready.Ref{Number: v.Messages, Loc: uint64(message.NewLoc(m.index, offset)), Size: uint32(len(x.Record))}

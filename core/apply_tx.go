@@ -195,7 +195,7 @@ func (m *Machine) applyTxCommit(x *entry.TxCommit) {
 		return
 	}
 	published, settlements := m.takeTransaction(h)
-	m.fresh = h.session.vhost.Messages
+	m.freshen(h.session.vhost)
 	for i := range published {
 		m.commitPublish(h, &published[i])
 	}

@@ -110,7 +110,15 @@ func (m *Machine) schedule(o timed) {
 	if !o.state().gone {
 		at = o.deadline()
 	}
-	m.timers.set(o.timing(), at)
+	m.timersOf(o).set(o.timing(), at)
+}
+
+// timersOf is the heap in which an object waits. Sessions and channels give deliveries back when they are due.
+func (m *Machine) timersOf(o timed) *timers {
+	if t := o.timing().table; t == tableSession || t == tableChannel {
+		return &m.returns
+	}
+	return &m.timers
 }
 
 // NextDeadline is the stamp (Unix ms) at which a Tick is due, 0 for none.
@@ -119,19 +127,36 @@ func (m *Machine) NextDeadline() int64 {
 		return 1
 	}
 	at := m.link.Gate.Drain
-	if len(m.timers.heap) > 0 && (at == 0 || m.timers.heap[0].at < at) {
-		at = m.timers.heap[0].at
+	for _, h := range []*timers{&m.returns, &m.timers} {
+		if len(h.heap) > 0 && (at == 0 || h.heap[0].at < at) {
+			at = h.heap[0].at
+		}
 	}
 	return at
 }
 
-// applyTick carries out what is due.
+// nextDue answers what is due next in a heap, as far as the entry's budget goes; nil for nothing.
+func (m *Machine) nextDue(h *timers) timed {
+	if m.dueLeft <= 0 || len(h.heap) == 0 || h.heap[0].at > m.header.Stamp {
+		return nil
+	}
+	m.dueLeft--
+	return h.heap[0].owner
+}
+
+// applyTick carries out what is due. All that comes back to its queues is there before any of it goes out again: otherwise
+// what came back second would be delivered behind what came back first, whatever their order in the queue.
 func (m *Machine) applyTick() {
 	m.drained()
-	for m.dueLeft > 0 && len(m.timers.heap) > 0 && m.timers.heap[0].at <= m.header.Stamp {
-		o := m.timers.heap[0].owner
-		m.dueLeft--
-		m.fresh, m.cascade = ^uint64(0), 0
+	m.begin()
+	for o := m.nextDue(&m.returns); o != nil; o = m.nextDue(&m.returns) {
+		m.cascade = 0
+		o.due(m)
+		m.schedule(o)
+	}
+	m.serve()
+	for o := m.nextDue(&m.timers); o != nil; o = m.nextDue(&m.timers) {
+		m.begin()
 		o.due(m)
 		m.serve()
 		m.schedule(o)

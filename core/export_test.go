@@ -6,3 +6,6 @@ func NewFrugal(group uint64) *Machine {
 	m.bounds.clears = 2
 	return m
 }
+
+// CascadeMost is how many dead letters of dead letters a command makes.
+const CascadeMost = cascadeMost

@@ -117,6 +117,7 @@ func (x *held) due(m *Machine) {
 	if v.rejecting > 0 && m.refused(v, marks.body) || len(m.routes) == 0 {
 		m.live.removeParts(x.Parts)
 	} else {
+		m.freshen(v)
 		v.Messages++
 		m.touch(v)
 		letter := x.Letter

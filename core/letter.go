@@ -179,7 +179,7 @@ func (m *Machine) bury(q *queue, r *ready.Ref, why reason) {
 // is missing, where it leads nowhere, and for each queue that it has come from by itself, without a client's reject.
 func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 	v := q.vhost
-	if r.Number > m.fresh {
+	if m.isFresh(v, r) {
 		if m.cascade++; m.cascade > cascadeMost {
 			return
 		}
@@ -198,7 +198,7 @@ func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 		return
 	}
 	v.arrived++
-	m.fresh = min(m.fresh, v.Messages)
+	m.freshen(v)
 	v.Messages++
 	m.touch(v)
 	row.Number, row.Refs = v.Messages, uint32(len(routes))

@@ -96,19 +96,30 @@ func (q *queue) expiresAt(r *ready.Ref) int64 {
 	return note.Expires
 }
 
-// isExpired judges a message. fresh is the number behind which messages came in this very command: those with a TTL of 0
-// may still be delivered.
-func (m *Machine) isExpired(q *queue, r *ready.Ref, fresh uint64) bool {
+// freshen notes that messages which the vhost gets from now on came with the command at hand.
+func (m *Machine) freshen(v *vhost) {
+	if v.freshIn != m.commands {
+		v.freshIn, v.fresh = m.commands, v.Messages
+	}
+}
+
+// isFresh says whether a message came with the command at hand.
+func (m *Machine) isFresh(v *vhost, r *ready.Ref) bool {
+	return v.freshIn == m.commands && r.Number > v.fresh
+}
+
+// isExpired judges a message. Where spare is set, one that came in this very command with a TTL of 0 may still be delivered.
+func (m *Machine) isExpired(q *queue, r *ready.Ref, spare bool) bool {
 	at := q.expiresAt(r)
-	return at != 0 && (at < m.header.Stamp || at == m.header.Stamp && r.Number <= fresh)
+	return at != 0 && (at < m.header.Stamp || at == m.header.Stamp && !(spare && m.isFresh(q.vhost, r)))
 }
 
 // expireLane drops expired messages from the head of a lane, as far as the entry's budget goes: false if it did not
 // suffice. Those behind one that lives stay until they are at the head, but are never delivered.
-func (m *Machine) expireLane(q *queue, lane *ready.List, fresh uint64) bool {
+func (m *Machine) expireLane(q *queue, lane *ready.List, spare bool) bool {
 	for q.notes.Len() > 0 && lane.Len() > 0 {
 		r := lane.Head()
-		if !m.isExpired(q, &r, fresh) {
+		if !m.isExpired(q, &r, spare) {
 			return true
 		}
 		if m.dueLeft <= 0 {
@@ -126,9 +137,9 @@ func (m *Machine) expire(q *queue) bool {
 	if q.notes.Len() == 0 {
 		return true
 	}
-	done := m.expireLane(q, &q.ready.zero, ^uint64(0))
+	done := m.expireLane(q, &q.ready.zero, false)
 	for i := range q.ready.more {
-		done = m.expireLane(q, &q.ready.more[i], ^uint64(0)) && done
+		done = m.expireLane(q, &q.ready.more[i], false) && done
 	}
 	return done
 }
@@ -147,7 +158,7 @@ const trimMost = 1000
 func (m *Machine) trim(q *queue) {
 	for old := 0; old < trimMost && q.over() && q.ready.len() > 0; {
 		r := m.takeFrom(q, q.ready.bottom())
-		if r.Number <= m.fresh {
+		if !m.isFresh(q.vhost, &r) {
 			old++
 		}
 		m.bury(q, &r, reasonMaxLength)
@@ -218,10 +229,10 @@ const (
 )
 
 // expireHead sees to it that the message to hand out next is not expired; false if there is none, or not yet.
-func (m *Machine) expireHead(q *queue, fresh uint64) bool {
+func (m *Machine) expireHead(q *queue) bool {
 	for q.ready.len() > 0 {
 		lane := q.ready.top()
-		if !m.expireLane(q, lane, fresh) {
+		if !m.expireLane(q, lane, true) {
 			return false
 		}
 		if lane.Len() > 0 {

@@ -27,7 +27,8 @@ type Machine struct {
 	queuePool ready.Pool
 	tagPool   ledger.Pool
 	live      liveness
-	timers    timers
+	returns   timers   // of sessions and channels
+	timers    timers   // of all else
 	draining  []*vhost // deleted, or with remains; by number
 	access    access
 	registry  vhosts
@@ -53,8 +54,8 @@ type Machine struct {
 	doomed    []*exchange
 	dueLeft   int    // how much that is due may still be carried out
 	clearLeft int    // how much may still be let go of
-	fresh     uint64 // messages behind this number came with the command at hand
-	cascade   int    // dead letters of those
+	commands  uint64 // of this process: tells the command at hand from others
+	cascade   int    // dead letters of messages that came with the command at hand
 
 	// Scratch, so that nothing is allocated per message.
 	publish entry.Publish
@@ -185,10 +186,16 @@ func (m *Machine) applyBatch(b entry.Batch) error {
 	return nil
 }
 
+// begin is where a command begins, or something else after which queues are served: nothing has come with it yet.
+func (m *Machine) begin() {
+	m.commands++
+	m.cascade = 0
+}
+
 // applyNext applies the first command of b and answers what follows it. The commands that come once per message are
 // decoded into structs that the machine keeps.
 func (m *Machine) applyNext(b []byte) (rest []byte, err error) {
-	m.fresh, m.cascade = ^uint64(0), 0
+	m.begin()
 	switch entry.Kind(b[0]) {
 	case entry.KindPublish:
 		if rest, err = entry.DecodePublish(b, &m.publish); err == nil {

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/coretest"
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
 )
 
 // The rules of the architecture ("Rules that keep it correct") that concern the machine and are not told in testdata.
@@ -207,5 +209,35 @@ func TestC18_FailedDeliveriesOfAQuorumQueueAreShownAndLimited(t *testing.T) {
 	}
 	if got := d.Batch(1, &entry.Get{Ref: ref, Queue: "dlq"})[0]; got.Kind != core.EffectGot || got.Extra.Deaths[0].Reason != "delivery_limit" {
 		t.Errorf("the queue of dead letters has %+v", got)
+	}
+}
+
+// TestDeadLettersOfOneVhostAreNotTakenForACascadeInAnother: a node's sessions in two vhosts end in one command. Messages
+// have numbers of their vhost, so what is new in one says nothing about the other.
+func TestDeadLettersOfOneVhostAreNotTakenForACascadeInAnother(t *testing.T) {
+	const many = core.CascadeMost + 100
+	d := coretest.New(t)
+	d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "few", Name: "few"}, &entry.VhostCreate{ID: "many", Name: "many"})
+	limited := message.AppendTable(nil, message.Table{{Key: "x-delivery-limit", Value: int32(0)},
+		{Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: "dead"}})
+	for i, v := range []struct {
+		name     string
+		messages int
+	}{{"few", 1}, {"many", many}} {
+		ref := entry.Ref{Session: uint64(i + 1), Epoch: 1, Channel: 1}
+		cmds := []entry.Command{&entry.Attach{Vhost: v.name, User: "u"}, &entry.ChannelOpen{Ref: ref},
+			&entry.QueueDeclare{Ref: ref, Name: "dead"}, &entry.QueueDeclare{Ref: ref, Name: "q", Arguments: limited}}
+		for c := range 10 { // each takes 2,000 at most
+			cmds = append(cmds, &entry.Consume{Ref: ref, Queue: "q", Tag: fmt.Sprint(c)})
+		}
+		for range v.messages {
+			cmds = append(cmds, &entry.Publish{Ref: ref, Record: coretest.Record("", "q", nil, "")})
+		}
+		d.Batch(1, cmds...)
+	}
+	d.Control(&entry.NodeDown{Node: 1, Incarnation: 1})
+	dead, ok := d.Machine.Queue("many", "dead")
+	if !ok || dead.Ready != many {
+		t.Errorf("%d dead letters, want %d", dead.Ready, many)
 	}
 }

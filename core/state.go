@@ -123,6 +123,8 @@ type vhost struct {
 	counted       []*Counters // by node, in no order
 	buried        [len(reasonNames)]uint64
 	arrived       uint64                  // of the dead letters
+	fresh         uint64                  // messages behind this number came with a command:
+	freshIn       uint64                  // Machine.commands then
 	sessions      int                     // of any kind
 	byKey         map[sessionKey]*session // the named ones
 	namedOf       map[string]uint32       // named sessions per user

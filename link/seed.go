@@ -10,11 +10,12 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/understudy-mq/understudy/link/wire"
 )
@@ -33,6 +34,7 @@ type SeedOptions struct {
 	TLS       *tls.Config // nil is plain
 	// Reader is the name by which the standby will read; the source keeps its log under it from before the snapshot on.
 	Reader, Standby string
+	FS              vfs.FS // has Dir; nil is the system's
 	Dir             string // the files come here, one a group by its number
 	// Progress is told how many bytes of how many are there; may be nil.
 	Progress func(done, total int64)
@@ -52,12 +54,15 @@ const seedTries = 5
 var errSeedGone = errors.New("the source has this seed no more")
 
 // FetchSeed downloads a snapshot of every group from one of the source's nodes, and answers what it is once every file is
-// there and has the checksum that it was announced with. What breaks off is gone on with where it stopped, as long as the
+// there, on disk, and has the checksum that it was announced with. What breaks off is gone on with where it stopped, as long as the
 // source has the seed; known is the seed that an earlier call was told of (saved by save), empty for none. It tries until
 // ctx ends.
 func FetchSeed(ctx context.Context, o SeedOptions, known Fetched, save func(Fetched) error) (Fetched, error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
 	f := &fetch{o: o, client: newClient(o.TokenFile, o.TLS, nil), seed: known, save: save}
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
 		return Fetched{}, fmt.Errorf("seed: %w", err)
 	}
 	pause, at := backOffLeast, max(slices.Index(o.Addresses, known.Address), 0)
@@ -112,7 +117,16 @@ func (f *fetch) from(ctx context.Context, address string) error {
 		}
 		done += x.Bytes
 	}
-	return nil
+	return f.syncDir()
+}
+
+// syncDir has the names of the files on disk.
+func (f *fetch) syncDir() error {
+	dir, err := f.o.FS.OpenDir(f.o.Dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // ask has the node make a snapshot, and waits until it is ready.
@@ -137,7 +151,7 @@ func (f *fetch) ask(ctx context.Context, address string) (seed wire.Seed, err er
 // begin forgets what there is of an earlier seed.
 func (f *fetch) begin(next Fetched) error {
 	for _, x := range f.seed.Files {
-		if err := os.RemoveAll(f.path(x)); err != nil {
+		if err := f.o.FS.RemoveAll(f.path(x)); err != nil {
 			return fmt.Errorf("seed: %w", err)
 		}
 	}
@@ -157,7 +171,7 @@ func SeedPath(dir string, group uint64) string {
 
 // file downloads what is missing of a file, and checks it.
 func (f *fetch) file(ctx context.Context, address string, x wire.SeedFile, progress func(int64)) error {
-	out, err := os.OpenFile(f.path(x), os.O_RDWR|os.O_CREATE, 0o600)
+	out, err := f.o.FS.OpenReadWrite(f.path(x), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
@@ -169,13 +183,13 @@ func (f *fetch) file(ctx context.Context, address string, x wire.SeedFile, progr
 	}
 	progress(have)
 	for have < x.Bytes {
-		n, err := f.part(ctx, address, x, io.MultiWriter(out, sum), have, progress)
+		n, err := f.part(ctx, address, x, io.MultiWriter(io.NewOffsetWriter(out, have), sum), have, progress)
 		if have += n; err != nil {
 			return errors.Join(err, out.Sync())
 		}
 	}
 	if have != x.Bytes || hex.EncodeToString(sum.Sum(nil)) != x.SHA256 {
-		return errors.Join(fmt.Errorf("%w: the file has another checksum than was announced; it is fetched anew", wire.ErrDamaged), out.Truncate(0))
+		return errors.Join(fmt.Errorf("%w: the file has another checksum than was announced; it is fetched anew", wire.ErrDamaged), f.o.FS.Remove(f.path(x)))
 	}
 	return out.Sync()
 }

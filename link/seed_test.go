@@ -7,12 +7,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/understudy-mq/understudy/link/source"
 	"github.com/understudy-mq/understudy/link/wire"
@@ -82,6 +85,33 @@ func fetchFrom(t *testing.T, s *seedServer, dir string, known Fetched) (Fetched,
 		Addresses: []string{strings.TrimPrefix(h.URL, "http://")}, Reader: "reader", Dir: dir, Logger: discard(),
 	}, known, func(f Fetched) error { saved = append(saved, f); return nil })
 	return f, saved, err
+}
+
+func TestASeedThatIsWholeOutlastsAPowerCut(t *testing.T) {
+	content, mem := []byte("a snapshot"), vfs.NewCrashableMem()
+	h := httptest.NewServer(&seedServer{content: content, id: "one", breakAt: -1})
+	defer h.Close()
+	o := SeedOptions{Addresses: []string{strings.TrimPrefix(h.URL, "http://")}, Reader: "reader", FS: mem, Dir: "/seed", Logger: discard()}
+	if err := mem.MkdirAll(o.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	root, err := mem.OpenDir("/") // the folder that the seed's is in is its caller's
+	if err == nil {
+		err = root.Sync()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FetchSeed(t.Context(), o, Fetched{}, func(Fetched) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	f, err := mem.CrashClone(vfs.CrashCloneCfg{}).Open(SeedPath(o.Dir, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(f); !bytes.Equal(got, content) {
+		t.Errorf("after the cut it has %q, %v, want %q", got, err, content)
+	}
 }
 
 func sameFile(t *testing.T, dir string, want []byte) {

@@ -70,9 +70,6 @@ func TestAHoldKeepsWhatTheStandbyHasNotRead(t *testing.T) {
 	if !r.needs(1, 50) {
 		t.Error("a place that is lower than before is not believed")
 	}
-	if r.drop("standby"); r.needs(1, 101) {
-		t.Error("a standby that was forgotten is held for")
-	}
 }
 
 func TestAHoldEndsWithSilence(t *testing.T) {
@@ -148,6 +145,29 @@ func TestHoldsOutliveARestart(t *testing.T) {
 	}
 }
 
+func TestAHoldOfAStandbyThatIsGoneForGoodIsForgotten(t *testing.T) {
+	r := newHoldsRig(t)
+	r.note("standby", 0, 1, 100)
+	listed := func() bool {
+		if err := r.save(true); err != nil {
+			t.Fatal(err)
+		}
+		return len(r.report(nil, map[uint64]uint64{1: 102})) > 0
+	}
+	listed()
+	r.pass(holdForgotten)
+	r.open() // a restart does not make the standby heard of again
+	if r.pass(time.Hour); !listed() {
+		t.Error("it is forgotten early")
+	}
+	if r.pass(time.Second); listed() {
+		t.Error("it is shown for ever")
+	}
+	if r.open(); listed() {
+		t.Error("it is shown again after a restart")
+	}
+}
+
 func TestHoldsAreSavedNowAndThen(t *testing.T) {
 	r := newHoldsRig(t)
 	saved := func() bool {
@@ -195,5 +215,20 @@ func TestHoldsAreFew(t *testing.T) {
 	}
 	if n := len(r.list); n != holdsMost || r.list[fmt.Sprint(3*holdsMost-1)] == nil {
 		t.Errorf("%d holds, the newest %v", n, r.list[fmt.Sprint(3*holdsMost-1)])
+	}
+}
+
+func TestAHoldThatWasSavedOutlastsAPowerCut(t *testing.T) {
+	r := newHoldsRig(t)
+	mem := vfs.NewCrashableMem()
+	r.fs = mem
+	r.open()
+	r.note("standby", 0, 1, 100)
+	if err := r.save(false); err != nil {
+		t.Fatal(err)
+	}
+	r.fs = mem.CrashClone(vfs.CrashCloneCfg{})
+	if r.open(); !r.needs(1, 200) {
+		t.Error("the hold is forgotten")
 	}
 }

@@ -63,7 +63,7 @@ func fingerprintsAt(data string, at map[string]int64) (rows []api.Fingerprint, e
 	if len(at) == 0 {
 		return nil, usageError{errors.New("--data takes --at too: the fingerprint of which entries?")}
 	}
-	folder, err := node.OpenFolder(data)
+	folder, err := node.OpenFolder(nil, data)
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func (c *client) lostTail(data, into, broker string) error {
 	if _, err := c.get("/api/link/promotion", &p); err != nil {
 		return err
 	}
-	folder, err := node.OpenFolder(data)
+	folder, err := node.OpenFolder(nil, data)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ join that one with empty folders. The commands are printed. The cluster that ser
 
 // rejoin moves a former source's data aside, whole.
 func rejoin(out io.Writer, data, source string) error {
-	folder, err := node.OpenFolder(data) // nobody runs on it
+	folder, err := node.OpenFolder(nil, data) // nobody runs on it
 	if err != nil {
 		return err
 	}

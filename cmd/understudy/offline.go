@@ -34,7 +34,7 @@ func dumpLogCommand() *cobra.Command {
 	sums := cmd.Flags().Bool("sums", false, "print one JSON object a record, without the commands: to compare logs")
 	only := cmd.Flags().Int64("group", -1, "only this group")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		folder, err := node.OpenFolder(*data)
+		folder, err := node.OpenFolder(nil, *data)
 		if err != nil {
 			return err
 		}

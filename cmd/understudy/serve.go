@@ -106,7 +106,11 @@ func start(cfg config.Config, logger *slog.Logger, signals chan os.Signal) (*nod
 		case <-started:
 		}
 	}()
-	return node.Start(ctx, node.Options{Config: cfg, Version: version, Logger: logger, Fatal: fatal(logger)})
+	fs, err := disk(cfg.Data)
+	if err != nil {
+		return nil, err
+	}
+	return node.Start(ctx, node.Options{Config: cfg, Version: version, Logger: logger, FS: fs, Fatal: fatal(logger)})
 }
 
 // fatal ends the process: going on after a failed fsync could lose what was confirmed.

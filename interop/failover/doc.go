@@ -9,8 +9,7 @@
 // afterwards; and each of those ends came. A failing round prints the command that replays its fault with
 // its choices (seed); the timing of processes and sockets is the machine's and not the seed's.
 //
-// Not guaranteed: that a fault which did not bite in its round is harmless, or anything about disks that lose what they synced
-// (cmd/internal/powerloss has those).
+// Not guaranteed: that a fault which did not bite in its round is harmless, or anything about disks that lose what they synced.
 //
 // Concurrency: rounds run one after the other.
 package failover

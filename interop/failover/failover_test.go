@@ -60,8 +60,12 @@ func TestNothingConfirmedIsLostDoubledOrDisorderedWhateverHappensToANode(t *test
 	var cluster *harness.Cluster
 	var results []result
 	for i, f := range rounds {
+		if cluster != nil && f.power != rounds[i-1].power {
+			cluster.Stop()
+			cluster = nil
+		}
 		if cluster == nil {
-			cluster = harness.Start(t, harness.Options{Nodes: 3})
+			cluster = harness.Start(t, harness.Options{Nodes: 3, Cuttable: f.power})
 		}
 		res := runRound(t.Context(), t, cluster, i+1, f, first+uint64(i))
 		results = append(results, res)

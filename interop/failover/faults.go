@@ -14,19 +14,23 @@ import (
 type fault struct {
 	name string
 	do   func(ctx context.Context, r *round) (victim int, what string, err error)
+	// power: it needs nodes whose power can be cut.
+	power bool
 }
 
 // faults in the order in which rounds take them.
 var faults = []fault{
-	{"kill-leader", killLeader},
-	{"pause-leader", pauseLeader},
-	{"partition-full", partitionFull},
-	{"kill-follower", killFollower},
-	{"kill-all", killAll},
-	{"partition-one-way", partitionOneWay},
-	{"pause-follower", pauseFollower},
-	{"slow-disk", slowDisk},
-	{"leader-transfer", leaderTransfer},
+	{name: "kill-leader", do: killLeader},
+	{name: "pause-leader", do: pauseLeader},
+	{name: "partition-full", do: partitionFull},
+	{name: "kill-follower", do: killFollower},
+	{name: "kill-all", do: killAll},
+	{name: "partition-one-way", do: partitionOneWay},
+	{name: "pause-follower", do: pauseFollower},
+	{name: "slow-disk", do: slowDisk},
+	{name: "leader-transfer", do: leaderTransfer},
+	{name: "power-all", do: powerAll, power: true},
+	{name: "power-leader", do: powerLeader, power: true},
 }
 
 func named(name string) (fault, bool) {
@@ -64,6 +68,32 @@ func killAll(ctx context.Context, r *round) (int, string, error) {
 		}
 	}
 	return 0, "kill -9 of all nodes", nil
+}
+
+// powerAll is killAll of nodes that lose what they had not synced.
+func powerAll(ctx context.Context, r *round) (int, string, error) {
+	what, err := cutPower(ctx, r, r.cluster.Members())
+	return 0, what, err
+}
+
+func powerLeader(ctx context.Context, r *round) (int, string, error) {
+	what, err := cutPower(ctx, r, []*harness.Node{r.cluster.Node(r.leader)})
+	return r.leader, fmt.Sprintf("node %d: %s", r.leader, what), err
+}
+
+func cutPower(ctx context.Context, r *round, nodes []*harness.Node) (what string, err error) {
+	r.begin()
+	loss, err := harness.CutPower(nodes, r.rng)
+	if err != nil {
+		return "", err
+	}
+	r.hold(ctx, r.upTo(2*time.Second))
+	for _, n := range nodes {
+		if err := n.Start(); err != nil {
+			return "", err
+		}
+	}
+	return loss.String(), nil
 }
 
 func pauseLeader(ctx context.Context, r *round) (int, string, error) {

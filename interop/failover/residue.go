@@ -32,7 +32,7 @@ func leaveResidue(urls []string, queue string) (*residue, error) {
 }
 
 func (r *residue) leave(url string) error {
-	conn, err := amqp.DialConfig(url, amqp.Config{Heartbeat: 5 * time.Second, Dial: amqp.DefaultDial(3 * time.Second)})
+	conn, err := amqp.DialConfig(url, amqp.Config{Heartbeat: 5 * time.Second, Dial: amqp.DefaultDial(20 * time.Second)})
 	if err != nil {
 		return err
 	}

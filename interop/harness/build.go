@@ -10,8 +10,11 @@ import (
 	"testing"
 )
 
-// buildOnce builds the broker for this test process.
-var buildOnce = sync.OnceValues(build)
+// buildOnce and buildCuttableOnce build the broker for this test process.
+var (
+	buildOnce         = sync.OnceValues(build)
+	buildCuttableOnce = sync.OnceValues(func() (string, error) { return goBuild("understudy-powerloss", "-tags", "powerloss") })
+)
 
 // Binary answers the path of the broker's binary, built on first use. UNDERSTUDY_BINARY names a ready one instead.
 func Binary(t testing.TB) string {
@@ -19,6 +22,16 @@ func Binary(t testing.TB) string {
 	path, err := buildOnce()
 	if err != nil {
 		t.Fatalf("building the broker: %v", err)
+	}
+	return path
+}
+
+// cuttable is the binary of nodes whose power can be cut: it differs from the shipped one in its file system alone.
+func cuttable(t testing.TB) string {
+	t.Helper()
+	path, err := buildCuttableOnce()
+	if err != nil {
+		t.Fatalf("building the broker whose power can be cut: %v", err)
 	}
 	return path
 }
@@ -42,12 +55,16 @@ func build() (string, error) {
 	if path := os.Getenv("UNDERSTUDY_BINARY"); path != "" {
 		return path, nil
 	}
+	return goBuild("understudy")
+}
+
+func goBuild(name string, flags ...string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(buildDir(), "understudy")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/understudy")
+	path := filepath.Join(buildDir(), name)
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "./cmd/understudy")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./cmd/understudy: %w\n%s", err, out)

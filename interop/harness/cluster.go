@@ -21,6 +21,8 @@ type Options struct {
 	Env    []string // further environment, KEY=VALUE
 	Wrap   func(n *Node) []string
 	Direct bool // no proxies between nodes: for measurements
+	// Cuttable nodes can lose their power (CutPower): they run a binary with another file system.
+	Cuttable bool
 	// Spare nodes get ports, a data folder and proxies but are not members and are not started. One that joins later is reached by its
 	// peers without proxies.
 	Spare int
@@ -96,7 +98,10 @@ func New(t testing.TB, o Options) *Cluster {
 	}
 	c := &Cluster{t: t, dir: dir, opts: o, proxies: map[pair]*proxy{}, gates: map[pair]*gate{}}
 	t.Cleanup(c.Stop)
-	binary := Binary(t)
+	binary := Binary
+	if o.Cuttable {
+		binary = cuttable
+	}
 	ports := loopback.Addresses(t, 4*(o.Nodes+o.Spare))
 	for i := range o.Nodes + o.Spare {
 		name := filepath.Join(dir, fmt.Sprintf("node%d", i+1))
@@ -106,7 +111,7 @@ func New(t testing.TB, o Options) *Cluster {
 	}
 	c.connect()
 	for _, n := range c.nodes {
-		n.argv = c.serve(binary, n)
+		n.argv = c.serve(binary(t), n)
 		n.env = o.Env
 		if o.Wrap != nil {
 			n.argv = append(o.Wrap(n), n.argv...)
@@ -203,9 +208,11 @@ func (c *Cluster) WaitReady(atMost time.Duration) error {
 }
 
 // KillAll kills every running node with SIGKILL at the same moment.
-func (c *Cluster) KillAll() {
+func (c *Cluster) KillAll() { kill9(c.Running()) }
+
+func kill9(nodes []*Node) {
 	var wg sync.WaitGroup
-	for _, n := range c.Running() {
+	for _, n := range nodes {
 		wg.Go(n.Kill9)
 	}
 	wg.Wait()

@@ -1,5 +1,5 @@
 // Package harness runs real Understudy nodes as processes and does to them what a bad day does: kill -9, SIGSTOP, a
-// restart, a cut or slow network between two of them.
+// restart, a cut or slow network between two of them, and to nodes that are Cuttable what a power cut does.
 //
 // Guarantees: the binary is built once per test process. Nodes listen on free loopback ports that stay theirs over
 // restarts. Every byte between two nodes passes a userspace proxy of its directed pair (unless Options.Direct), so that

@@ -21,6 +21,7 @@ type PairOptions struct {
 	StandbyArgs []string // instead of --standby
 	Seeded      bool     // the standby's first node begins with a seed, and the others join it
 	Direct      bool     // no proxies anywhere: for measurements
+	Cuttable    bool     // as in Options
 }
 
 // Pair is a cluster and the standby that follows it, with a network between them that can be cut.
@@ -40,7 +41,7 @@ func NewPair(t testing.TB, o PairOptions) *Pair {
 		t.Fatal(err)
 	}
 	p := &Pair{t: t, Token: token, asks: map[pair]*gate{}, answers: map[pair]*gate{}}
-	p.Source = New(t, Options{Nodes: o.Nodes, Direct: o.Direct, LinkTokens: token, Args: append(append([]string{}, o.Args...), o.SourceArgs...)})
+	p.Source = New(t, Options{Nodes: o.Nodes, Direct: o.Direct, Cuttable: o.Cuttable, LinkTokens: token, Args: append(append([]string{}, o.Args...), o.SourceArgs...)})
 	roles, nodes, spare := o.StandbyArgs, max(1, o.Nodes), 0
 	switch {
 	case o.Seeded:
@@ -49,7 +50,7 @@ func NewPair(t testing.TB, o PairOptions) *Pair {
 		roles = []string{"--standby"}
 	}
 	p.Standby = New(t, Options{
-		Nodes: nodes, Spare: spare, Direct: o.Direct, LinkTokens: token, Args: append(append([]string{"--link-token-file", token}, o.Args...), roles...),
+		Nodes: nodes, Spare: spare, Direct: o.Direct, Cuttable: o.Cuttable, LinkTokens: token, Args: append(append([]string{"--link-token-file", token}, o.Args...), roles...),
 		NodeArgs: func(n *Node) []string { return []string{"--link-source", p.addresses(n, o.Direct)} },
 	})
 	t.Cleanup(func() {
@@ -197,10 +198,11 @@ type LinkGroup struct {
 		Term  uint64 `json:"term"`
 		Stamp int64  `json:"stamp"` // Unix ms
 	} `json:"position"`
-	LagEntries uint64   `json:"lag_entries"`
-	LagSeconds float64  `json:"lag_seconds"`
-	ContactAge *float64 `json:"contact_age_seconds"`
-	Error      *string  `json:"error"`
+	LagEntries  uint64   `json:"lag_entries"`
+	LagSeconds  float64  `json:"lag_seconds"`
+	ContactAge  *float64 `json:"contact_age_seconds"`
+	CompleteAge *float64 `json:"complete_age_seconds"`
+	Error       *string  `json:"error"`
 }
 
 // stands is the group's state, and why.

@@ -13,6 +13,7 @@ type fault struct {
 	do   func(*round) error
 	// between: it needs the standby's nodes to reach one another through proxies, which those that have joined a seeded one do not.
 	between bool
+	power   bool // it needs nodes whose power can be cut
 }
 
 var faults = []fault{
@@ -20,6 +21,10 @@ var faults = []fault{
 	{name: "kill-standby", do: func(r *round) error { return r.killOne(r.Standby) }},
 	{name: "fell-source", do: func(r *round) error { return r.fell(r.Source) }},
 	{name: "fell-standby", do: func(r *round) error { return r.fell(r.Standby) }},
+	{name: "power-source", do: func(r *round) error { return r.dark(r.Source, r.Source.Members()) }, power: true},
+	{name: "power-standby", do: func(r *round) error { return r.dark(r.Standby, r.Standby.Members()) }, power: true},
+	{name: "power-one-source", do: func(r *round) error { return r.dark(r.Source, []*harness.Node{r.one(r.Source)}) }, power: true},
+	{name: "power-one-standby", do: func(r *round) error { return r.dark(r.Standby, []*harness.Node{r.one(r.Standby)}) }, power: true},
 	{name: "pause-source", do: func(r *round) error { return r.pauseOne(r.Source) }},
 	{name: "pause-standby", do: func(r *round) error { return r.pauseOne(r.Standby) }},
 	{name: "part-source", do: func(r *round) error { return r.partOne(r.Source) }},
@@ -41,8 +46,8 @@ var faults = []fault{
 }
 
 // faultsFor are those that bite.
-func faultsFor(seeded bool) []fault {
-	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return seeded && f.between })
+func faultsFor(seeded, powered bool) []fault {
+	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return seeded && f.between || !powered && f.power })
 }
 
 // last lets a fault last.
@@ -60,7 +65,7 @@ func (r *round) killOne(c *harness.Cluster) error {
 	return c.WaitReady(time.Minute)
 }
 
-// fell kills all nodes of a cluster at the same moment, as when the power of their room goes.
+// fell kills all nodes of a cluster at the same moment. What they have written and not synced stays with the kernel: dark takes that too.
 func (r *round) fell(c *harness.Cluster) error {
 	c.KillAll()
 	r.last()
@@ -70,6 +75,35 @@ func (r *round) fell(c *harness.Cluster) error {
 		}
 	}
 	return c.WaitReady(time.Minute)
+}
+
+// dark cuts the power of nodes at the same moment.
+func (r *round) dark(c *harness.Cluster, nodes []*harness.Node) error {
+	if err := r.cutPower(nodes); err != nil {
+		return err
+	}
+	r.last()
+	for _, n := range nodes {
+		if err := n.Start(); err != nil {
+			return err
+		}
+	}
+	return c.WaitReady(time.Minute)
+}
+
+func (r *round) cutPower(nodes []*harness.Node) error {
+	loss, err := harness.CutPower(nodes, r.rng)
+	r.res.power.Add(loss)
+	return err
+}
+
+// loseSource is the end of the source: by a power cut where its power can be cut.
+func (r *round) loseSource() error {
+	if !r.powered {
+		r.Source.KillAll()
+		return nil
+	}
+	return r.cutPower(r.Source.Members())
 }
 
 func (r *round) pauseOne(c *harness.Cluster) error {

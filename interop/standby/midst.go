@@ -86,6 +86,7 @@ func (r *round) await(ctx context.Context, want step) step {
 // upset is something bad that happens in the midst of a take-over, to one node, to a cluster or to the link, and is made good.
 type upset struct {
 	name      string
+	power     string // its name where the power is cut instead; "" where it has none to cut
 	of        victim
 	hit, heal func(*round, *harness.Node) error
 }
@@ -99,7 +100,14 @@ const (
 	sourceNode
 )
 
-func kill(_ *round, n *harness.Node) error   { n.Kill9(); return nil }
+func kill(r *round, n *harness.Node) error {
+	if r.powered {
+		return r.cutPower([]*harness.Node{n})
+	}
+	n.Kill9()
+	return nil
+}
+
 func rise(_ *round, n *harness.Node) error   { return n.Start() }
 func pause(_ *round, n *harness.Node) error  { return n.Pause() }
 func resume(_ *round, n *harness.Node) error { return n.Resume() }
@@ -108,29 +116,29 @@ func healLinks(r *round, _ *harness.Node) error { r.HealLinks(); return nil }
 
 // cutting is an upset of the link.
 func cutting(name string, of victim, cut func(*round, *harness.Node)) upset {
-	return upset{name, of, func(r *round, n *harness.Node) error { cut(r, n); return nil }, healLinks}
+	return upset{name, "", of, func(r *round, n *harness.Node) error { cut(r, n); return nil }, healLinks}
 }
 
-// switchUpsets are those of a planned switch; the first is none. Those without a deed are carried out by who asks for the switch.
+// switchUpsets are those of a planned switch. Those without a deed are carried out by who asks for the switch.
 var switchUpsets = []upset{
-	{name: ""},
-	{"kill-standby", standbyNode, kill, rise},
-	{"pause-source", sourceNode, pause, resume},
+	{name: "twice"}, // it is asked of two nodes at once
+	{"kill-standby", "power-one-standby", standbyNode, kill, rise},
+	{"pause-source", "", sourceNode, pause, resume},
 	cutting("cut-link", standbyNode, func(r *round, n *harness.Node) { r.CutLinksOf(n.ID) }),
-	{"fell-source", everybody, func(r *round, _ *harness.Node) error { r.Source.KillAll(); return nil }, (*round).startSource},
+	{"fell-source", "power-source", everybody, func(r *round, _ *harness.Node) error { return r.loseSource() }, (*round).startSource},
 	{name: "give-up"},
 	cutting("cut-links", everybody, func(r *round, _ *harness.Node) { r.CutLinks() }),
-	{"kill-source", sourceNode, kill, rise},
+	{"kill-source", "power-one-source", sourceNode, kill, rise},
 	cutting("cut-answers", everybody, func(r *round, _ *harness.Node) { r.CutAnswers() }),
 	{name: "force"}, // the link is cut, and the standby promoted as if the source were lost
-	{"part-source", sourceNode, func(r *round, n *harness.Node) error { r.Source.Isolate(n.ID); return nil },
+	{"part-source", "", sourceNode, func(r *round, n *harness.Node) error { r.Source.Isolate(n.ID); return nil },
 		func(r *round, _ *harness.Node) error { r.Source.Heal(); return nil }},
-	{"pause-standby", standbyNode, pause, resume},
+	{"pause-standby", "", standbyNode, pause, resume},
 	cutting("cut-asks", everybody, func(r *round, _ *harness.Node) { r.CutAsks() }),
 }
 
 // crashUpsets are those of a promotion whose source is out of reach; the first is none.
-var crashUpsets = []upset{{name: ""}, {"kill-standby", standbyNode, kill, rise}, {"pause-standby", standbyNode, pause, resume}}
+var crashUpsets = []upset{{name: ""}, {"kill-standby", "power-one-standby", standbyNode, kill, rise}, {"pause-standby", "", standbyNode, pause, resume}}
 
 // ending is what becomes of a source that does not hand over.
 type ending string
@@ -168,7 +176,7 @@ func (r *round) planOf(turn uint64) plan {
 		}
 		return p
 	}
-	p.end, p.upset = endings[turn%uint64(len(endings))], crashUpsets[turn%uint64(len(crashUpsets))]
+	p.end, p.upset = endings[turn%uint64(len(endings))], crashUpsets[turn/uint64(len(endings))%uint64(len(crashUpsets))]
 	p.step = []step{begun, promoting}[r.rng.IntN(2)]
 	return p
 }
@@ -186,12 +194,15 @@ func (r *round) upsets(over context.Context) error {
 	if u.hit == nil {
 		return nil
 	}
-	victim, name := r.Standby.Node(r.plan.victim), fmt.Sprintf("%s %d", u.name, r.plan.victim)
-	switch u.of {
-	case sourceNode:
+	victim, name := r.Standby.Node(r.plan.victim), u.name
+	if u.of == sourceNode {
 		victim = r.Source.Node(r.plan.victim)
-	case everybody:
-		name = u.name
+	}
+	if r.powered && u.power != "" {
+		name = u.power
+	}
+	if u.of != everybody {
+		name = fmt.Sprintf("%s %d", name, r.plan.victim)
 	}
 	at := r.await(over, r.plan.step)
 	if over.Err() != nil {
@@ -274,18 +285,24 @@ func (r *round) outcome() (cancelled bool, err error) {
 }
 
 // forces has somebody ask for a planned switch, and cuts the link at the plan's step, so that the standby is to be promoted without
-// the source's word. What became of the switch is told by the channel.
-func (r *round) forces(ctx context.Context) <-chan error {
+// the source's word.
+func (r *round) forces(ctx context.Context) {
 	over, end := context.WithCancel(ctx)
 	defer end()
-	answered := make(chan error, 1)
-	go func() {
-		_, err := r.Standby.Node(r.plan.victim).Switchover(ctx, r.plan.drain)
-		answered <- err
-		end()
-	}()
+	r.asks(ctx, r.Standby.Node(r.plan.victim), end)
 	at := r.await(over, r.plan.step)
 	r.CutLinks()
+	r.forced = true
 	r.note("forced at %v", at)
-	return answered
+}
+
+// asks asks a node for a planned switch besides; r.other tells what became of that.
+func (r *round) asks(ctx context.Context, n *harness.Node, done func()) {
+	other := make(chan error, 1)
+	r.other = other
+	go func() {
+		_, err := n.Switchover(ctx, r.plan.drain)
+		other <- err
+		done()
+	}()
 }

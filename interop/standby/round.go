@@ -44,11 +44,15 @@ func (k kind) turn(seed uint64) uint64 {
 // seeded says whether a round's standby begins with a seed: one kind in four, whatever the seed number.
 func (k kind) seeded(seed uint64) bool { return k.turn(seed)%uint64(len(kinds)) == 0 }
 
+// powered says whether nodes of a round can lose their power: in two rounds of three.
+func powered(seed uint64) bool { return seed%3 != 0 }
+
 // result is a round, for the table.
 type result struct {
 	kind   kind
 	seed   uint64
 	faults []string
+	power  harness.PowerLoss
 	verdict
 	again      int      // publishes that were sent again
 	midst      []string // what happened in the midst of the take-over
@@ -66,9 +70,9 @@ func (r *result) line() string {
 	if r.err != nil {
 		word = "FAILED"
 	}
-	line := fmt.Sprintf("%-9s seed %-6d %-5s %s: %s; confirmed %d, lost %d (tail %v), faults %v; stale %d, sent again %d; over the switch: %v; %s, %d log entries; serving after %v; %.0f s; %s",
+	line := fmt.Sprintf("%-9s seed %-6d %-5s %s: %s; confirmed %d, lost %d (tail %v), faults %v; stale %d, sent again %d; over the switch: %v; %s, %d log entries; serving after %v; %v; %.0f s; %s",
 		r.kind.name, r.seed, r.start(), word, r.met(), r.Confirmed, r.Lost, r.Tail.Round(time.Millisecond), r.Faults, r.Stale, r.again, r.Over, r.compared, r.entries,
-		r.took.Round(time.Millisecond), r.lasted.Seconds(), strings.Join(r.faults, " "))
+		r.took.Round(time.Millisecond), r.power, r.lasted.Seconds(), strings.Join(r.faults, " "))
 	for _, why := range r.refusals {
 		line += "\n  refused: " + why
 	}
@@ -100,8 +104,8 @@ func (r *result) row() string {
 	for _, n := range r.Over {
 		over += n
 	}
-	return fmt.Sprintf("| %s | %d | %s | %s | %d | %d | %v | %d | %d | %d | %.1f s |",
-		r.kind.name, r.seed, r.start(), r.met(), r.Confirmed, r.Lost, r.Faults, over, r.again, r.entries, r.took.Seconds())
+	return fmt.Sprintf("| %s | %d | %s | %s | %d | %d | %d | %v | %d | %d | %d | %.1f s |",
+		r.kind.name, r.seed, r.start(), r.met(), r.power.Cuts, r.Confirmed, r.Lost, r.Faults, over, r.again, r.entries, r.took.Seconds())
 }
 
 // why is the error in one line that a cut-off log still shows.
@@ -118,10 +122,11 @@ func (r *result) replay() string {
 // round is one take-over under load.
 type round struct {
 	*harness.Pair
-	t      testing.TB
-	kind   kind
-	seeded bool
-	rng    *rand.Rand
+	t       testing.TB
+	kind    kind
+	seeded  bool
+	powered bool
+	rng     *rand.Rand
 	extent
 	h       *history
 	ahead   atomic.Bool // until the switch some messages are delayed to after it
@@ -131,7 +136,8 @@ type round struct {
 	plan    plan
 	noting  sync.Mutex // guards res.midst
 	fences  fences
-	forced  <-chan error      // what became of a planned switch that a promotion came before; nil: there was none
+	other   <-chan error      // what became of a second planned switch, or one that a promotion came before; nil: there was none
+	forced  bool              // the promotion came before a planned switch
 	cut     harness.Promotion // the report of the node that was asked
 	lost    time.Time         // when the source was killed or cut off; zero: never
 	back    time.Time         // when the fallen source was started again, or the standby of one that lives was promoted
@@ -148,14 +154,14 @@ func run(t testing.TB, k kind, seed uint64, much extent) result {
 	began := time.Now()
 	res := result{kind: k, seed: seed}
 	r := &round{
-		t: t, kind: k, seeded: k.seeded(seed), rng: rand.New(rand.NewPCG(seed, 7)), extent: much, res: &res, groups: map[int]uint64{},
+		t: t, kind: k, seeded: k.seeded(seed), powered: powered(seed), rng: rand.New(rand.NewPCG(seed, 7)), extent: much, res: &res, groups: map[int]uint64{},
 		h: &history{messages: map[string]*message{}}, fences: fences{spans: map[int][]span{}},
 	}
 	r.plan = r.planOf(k.turn(seed))
 	r.ahead.Store(true)
 	r.publishing, r.stopPublishing = context.WithCancel(context.Background())
 	r.consuming, r.stopConsuming = context.WithCancel(context.Background())
-	r.Pair = harness.NewPair(t, harness.PairOptions{Nodes: nodes, Seeded: r.seeded, Args: []string{"--groups", fmt.Sprint(vhosts)}})
+	r.Pair = harness.NewPair(t, harness.PairOptions{Nodes: nodes, Seeded: r.seeded, Cuttable: r.powered, Args: []string{"--groups", fmt.Sprint(vhosts)}})
 	defer r.Standby.Stop()
 	defer r.Source.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -276,7 +282,7 @@ func (r *round) makeVhost(ctx context.Context, i int) error {
 
 // trouble does things to both sides while the load runs, and leaves everything in order.
 func (r *round) trouble(ctx context.Context) error {
-	choice := faultsFor(r.seeded)
+	choice := faultsFor(r.seeded, r.powered)
 	for end := time.Now().Add(r.load); time.Now().Before(end) && ctx.Err() == nil; {
 		f := choice[r.rng.IntN(len(choice))]
 		r.res.faults = append(r.res.faults, f.name)
@@ -316,7 +322,7 @@ func (r *round) judge(ctx context.Context) error {
 		kind: r.kind, h: r.h, group: func(v int) uint64 { return r.groups[v] }, since: map[uint64]time.Time{}, back: r.back, fenced: r.fences.spans,
 		cutOff: r.lost,
 	}
-	if r.forced != nil { // what it says of itself counts
+	if r.forced { // what it says of itself counts
 		t.kind.lossless = r.cut.Kind == "planned"
 		t.kind.whole = false
 	}
@@ -336,7 +342,7 @@ func (r *round) judge(ctx context.Context) error {
 	if lack := r.res.thin(); lack != "" {
 		faults = append(faults, errors.New(lack))
 	}
-	if r.forced == nil {
+	if !r.forced {
 		faults = append(faults, named(r.kind, r.cut.Kind))
 	}
 	return errors.Join(append(faults, r.Standby.Fingerprints(30*time.Second))...)

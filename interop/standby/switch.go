@@ -24,7 +24,7 @@ func (r *round) takeOver(ctx context.Context) error {
 	switch {
 	case r.plan.end != "":
 	case r.plan.upset.name == "force":
-		r.forced = r.forces(ctx)
+		r.forces(ctx)
 	default:
 		promote = func(ctx context.Context, n *harness.Node) (harness.Promotion, error) {
 			return n.Switchover(ctx, r.plan.drain)
@@ -37,7 +37,7 @@ func (r *round) takeOver(ctx context.Context) error {
 	}
 	r.ahead.Store(false)
 	asked := time.Now()
-	if r.forced != nil {
+	if r.forced {
 		r.lost = asked
 	}
 	if r.splits() {
@@ -58,7 +58,7 @@ func (r *round) takeOver(ctx context.Context) error {
 
 // splits says whether the former source goes on serving while the standby is promoted.
 func (r *round) splits() bool {
-	return r.forced != nil || r.plan.end == alive || r.plan.end == mute || r.plan.end == surfacing
+	return r.forced || r.plan.end == alive || r.plan.end == mute || r.plan.end == surfacing
 }
 
 // ask asks the standby's nodes in turn to take over until one says that it has, while the plan's upset happens.
@@ -66,6 +66,10 @@ func (r *round) ask(ctx context.Context, promote func(context.Context, *harness.
 	over, end := context.WithCancel(ctx)
 	defer end()
 	list := r.rng.Perm(nodes)
+	if r.plan.upset.name == "twice" {
+		r.note("asked of nodes %d and %d at once", 1+list[0], 1+list[1])
+		r.asks(ctx, r.Standby.Node(1+list[1]), func() {})
+	}
 	var during sync.WaitGroup
 	var upset, surfaced error
 	during.Go(func() { upset = r.upsets(over) })
@@ -94,7 +98,11 @@ func (r *round) lose() error {
 			return err
 		}
 	}
-	r.note("source %s", r.plan.end)
+	how := ""
+	if r.powered && (r.plan.end == dead || r.plan.end == returning) {
+		how = " by a power cut"
+	}
+	r.note("source %s%s", r.plan.end, how)
 	r.lost = time.Now()
 	switch r.plan.end {
 	case alive, surfacing:
@@ -102,9 +110,11 @@ func (r *round) lose() error {
 	case mute:
 		r.CutAnswers()
 	case dead:
-		r.Source.KillAll()
+		return r.loseSource()
 	case returning:
-		r.Source.KillAll()
+		if err := r.loseSource(); err != nil {
+			return err
+		}
 		time.Sleep(r.plan.lasts)
 		return r.bringBack()
 	}
@@ -154,9 +164,9 @@ func (r *round) afterwards(ctx context.Context) error {
 	if err := r.refused(); err != nil {
 		return err
 	}
-	if r.forced != nil {
-		if err := <-r.forced; err != nil {
-			return fmt.Errorf("who had asked for a planned switch that a promotion came before: %w", err)
+	if r.other != nil {
+		if err := <-r.other; err != nil {
+			return fmt.Errorf("who had asked for another switch, which this cluster's promotion came before: %w", err)
 		}
 	}
 	if r.plan.end != dead {

@@ -13,7 +13,8 @@ import (
 const (
 	readSpanBytes = 1 << 20 // adjacent entries are read together up to it
 	readSpanGap   = 4 << 10
-	entryOverhead = 24 // of an entry in a message, for Entries' maxSize
+	entryOverhead = 24             // of an entry in a message, for Entries' maxSize
+	readAhead     = 7 * chunkBytes // of an entry that is read in order, beyond what is asked for
 )
 
 // Bytes is size bytes at offset of the entry's data, from memory or from disk, checked. The slice aliases what is kept in memory:
@@ -39,9 +40,13 @@ func (g *Group) Bytes(index uint64, offset, size int) ([]byte, error) {
 		g.mu.Unlock()
 		return data, nil
 	}
+	ahead := 0
+	if g.verified.leadsTo(index, offset) {
+		ahead = readAhead
+	}
 	g.mu.Unlock()
 
-	data, from, err := g.readPiece(index, s, offset, size)
+	data, from, err := g.readPiece(index, s, offset, size, ahead)
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +58,11 @@ func (g *Group) Bytes(index uint64, offset, size int) ([]byte, error) {
 	return data[offset-from : offset-from+size : offset-from+size], nil
 }
 
-// readPiece reads the chunks of an entry's data that size bytes at offset lie in, checked, and answers where they begin in it.
-func (g *Group) readPiece(index uint64, s slot, offset, size int) (data []byte, from int, err error) {
+// readPiece reads the chunks of an entry's data that size bytes at offset, and ahead bytes more, lie in, checked, and answers
+// where they begin in it.
+func (g *Group) readPiece(index uint64, s slot, offset, size, ahead int) (data []byte, from int, err error) {
 	from = offset / chunkBytes * chunkBytes
-	to := min((offset+size+chunkBytes-1)/chunkBytes*chunkBytes, s.bytes())
+	to := min((offset+size+ahead+chunkBytes-1)/chunkBytes*chunkBytes, s.bytes())
 	data = make([]byte, to-from)
 	if err := g.log.read(s.segment, int64(s.offset)+int64(from), data); err != nil {
 		return nil, 0, err

@@ -392,3 +392,64 @@ func TestOverriddenEntriesDoNotHoldTheirSegment(t *testing.T) {
 	defer mustClose(t, l2)
 	wantLog(t, l2.Group(1), 31, 32, always(2), 1000)
 }
+
+// readCounter counts what is read of files.
+type readCounter struct {
+	vfs.FS
+	reads, bytes int
+}
+
+func (c *readCounter) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := c.FS.OpenReadWrite(name, category, opts...)
+	return countedFile{f, c}, err
+}
+
+type countedFile struct {
+	vfs.File
+	c *readCounter
+}
+
+func (f countedFile) ReadAt(b []byte, off int64) (int, error) {
+	f.c.reads++
+	f.c.bytes += len(b)
+	return f.File.ReadAt(b, off)
+}
+
+func TestWhatIsReadInOrderIsReadAheadAndNothingElseIs(t *testing.T) {
+	const size, piece = 256 << 10, 4200
+	fs := &readCounter{FS: vfs.NewMem()}
+	o := testOptions(t, fs)
+	o.TailBytes = 1
+	l := mustOpen(t, o)
+	defer mustClose(t, l)
+	g := l.Group(1)
+	appendSync(t, g, Write{Entries: testEntries(1, 1, 100, 1, size)})
+	mustFlush(t, l)
+	read := func(index uint64, offset int) {
+		t.Helper()
+		want := testData(1, index, 1, size)[offset : offset+piece]
+		if b, err := g.Bytes(index, offset, piece); err != nil || !bytes.Equal(b, want) {
+			t.Fatalf("entry %d at %d: %v", index, offset, err)
+		}
+	}
+	for _, c := range []struct {
+		name         string
+		do           func(i uint64)
+		reads, bytes int // at most, per entry
+	}{
+		{"in order", func(i uint64) {
+			for at := 0; at+piece <= size; at += piece {
+				read(i, at)
+			}
+		}, 8, size * 3 / 2},
+		{"one each", func(i uint64) { read(i-49, 40*piece) }, 2, 2*chunkBytes + 100},
+	} {
+		fs.reads, fs.bytes = 0, 0
+		for i := range uint64(50) {
+			c.do(50 + i)
+		}
+		if fs.reads < 50 || fs.reads > 50*c.reads || fs.bytes > 50*c.bytes {
+			t.Errorf("%s: %d reads and %d bytes, at most %d and %d are due, and 50 reads at least", c.name, fs.reads, fs.bytes, 50*c.reads, 50*c.bytes)
+		}
+	}
+}

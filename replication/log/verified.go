@@ -2,7 +2,7 @@ package log
 
 const (
 	verifiedMax   = 64 // pieces
-	verifiedBytes = 2 << 20
+	verifiedBytes = 8 << 20
 )
 
 // verifiedCache keeps the last pieces of entries read from disk and checked, so that who reads messages in order reads each chunk
@@ -29,6 +29,11 @@ func (c *verifiedCache) get(index uint64, offset, size int) []byte {
 		}
 	}
 	return nil
+}
+
+// leadsTo says whether what comes before an offset has been read: who asks for that now reads in order.
+func (c *verifiedCache) leadsTo(index uint64, offset int) bool {
+	return offset > 0 && c.get(index, offset-1, 1) != nil
 }
 
 // put keeps a piece; the oldest ones go as the bounds demand.

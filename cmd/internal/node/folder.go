@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // folderFormat is the layout of the data folder that this code writes and the newest that it reads.
@@ -31,6 +34,7 @@ type Identity struct {
 
 // Folder is a locked data folder.
 type Folder struct {
+	fs       vfs.FS
 	path     string
 	lock     *os.File
 	identity Identity
@@ -38,9 +42,12 @@ type Folder struct {
 }
 
 // OpenFolder makes the folder if need be, locks it against other processes and reads whose it is. A fresh folder has an
-// identity only after claim. Errors: in use by another process; written by a newer version; damaged.
-func OpenFolder(path string) (*Folder, error) {
-	if err := os.MkdirAll(path, 0o755); err != nil {
+// identity only after claim. The file system nil is the system's. Errors: in use by another process; written by a newer version; damaged.
+func OpenFolder(fs vfs.FS, path string) (*Folder, error) {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	if err := makeFolder(fs, path); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o644)
@@ -54,7 +61,7 @@ func OpenFolder(path string) (*Folder, error) {
 		}
 		return nil, fmt.Errorf("lock data folder %s: %w", path, err)
 	}
-	f := &Folder{path: path, lock: lock}
+	f := &Folder{fs: fs, path: path, lock: lock}
 	if err := f.read(); err != nil {
 		_ = f.Close()
 		return nil, err
@@ -64,7 +71,7 @@ func OpenFolder(path string) (*Folder, error) {
 
 func (f *Folder) read() error {
 	name := filepath.Join(f.path, identityFile)
-	b, err := os.ReadFile(name)
+	b, err := readFile(f.fs, name)
 	if errors.Is(err, os.ErrNotExist) {
 		f.fresh = true
 		return f.refuseForeign()
@@ -86,7 +93,7 @@ func (f *Folder) read() error {
 // with them.
 func (f *Folder) refuseForeign() error {
 	for _, name := range []string{LogDir, StoreDir} {
-		if _, err := os.Stat(filepath.Join(f.path, name)); err == nil {
+		if _, err := f.fs.Stat(filepath.Join(f.path, name)); err == nil {
 			return fmt.Errorf("data folder %s has a %s but no %s: restore that file, or use an empty --data", f.path, name, identityFile)
 		}
 	}
@@ -142,16 +149,22 @@ func (f *Folder) write(next Identity) error {
 	if err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
-	name := filepath.Join(f.path, identityFile)
-	if err := replaceFile(name, append(b, '\n')); err != nil {
+	if err := f.replace(identityFile, append(b, '\n')); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
 	f.identity, f.fresh = next, false
 	return nil
 }
 
-func replaceFile(name string, b []byte) error {
-	next, err := os.Create(name + ".next")
+// readFile reads one of the folder's files.
+func (f *Folder) readFile(name string) ([]byte, error) {
+	return readFile(f.fs, filepath.Join(f.path, name))
+}
+
+// replace makes b what is in one of the folder's files, which is on disk, whole, when it returns; a crash before that leaves the former one.
+func (f *Folder) replace(name string, b []byte) error {
+	name = filepath.Join(f.path, name)
+	next, err := f.fs.Create(name+".next", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
@@ -162,10 +175,51 @@ func replaceFile(name string, b []byte) error {
 	if err = errors.Join(err, next.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(name+".next", name); err != nil {
+	if err := f.fs.Rename(name+".next", name); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(name))
+	return syncFolder(f.fs, f.path)
+}
+
+// remove removes one of the folder's files for good.
+func (f *Folder) remove(name string) error {
+	if err := f.fs.Remove(filepath.Join(f.path, name)); err != nil {
+		return err
+	}
+	return syncFolder(f.fs, f.path)
+}
+
+func readFile(fs vfs.FS, name string) (b []byte, err error) {
+	in, err := fs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	b, err = io.ReadAll(in)
+	return b, errors.Join(err, in.Close())
+}
+
+// makeFolder makes a folder and what is missing above it, so that power loss does not take them.
+func makeFolder(fs vfs.FS, path string) error {
+	var grown []string // in which something is made
+	for p := path; ; p = fs.PathDir(p) {
+		if _, err := fs.Stat(p); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		grown = append(grown, fs.PathDir(p))
+	}
+	if err := fs.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	for _, p := range grown {
+		if err := syncFolder(fs, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncFolder(fs vfs.FS, path string) error {
+	dir, err := fs.OpenDir(path)
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,18 @@
 package node
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 func openFolder(t *testing.T, path string) *Folder {
 	t.Helper()
-	f, err := OpenFolder(path)
+	f, err := OpenFolder(nil, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +50,7 @@ func wantError(t *testing.T, err error, parts ...string) {
 func TestASecondProcessIsRefused(t *testing.T) {
 	path := t.TempDir()
 	openFolder(t, path)
-	_, err := OpenFolder(path)
+	_, err := OpenFolder(nil, path)
 	wantError(t, err, path, "in use by another process")
 }
 
@@ -89,7 +92,7 @@ func TestAFolderOfANewerVersionIsRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(path, identityFile), []byte(`{"format":2}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := OpenFolder(path)
+	_, err := OpenFolder(nil, path)
 	wantError(t, err, "format 2", "start the version that wrote it")
 }
 
@@ -98,7 +101,7 @@ func TestADamagedIdentityIsRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(path, identityFile), []byte(`{"for`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := OpenFolder(path)
+	_, err := OpenFolder(nil, path)
 	wantError(t, err, identityFile, "damaged")
 }
 
@@ -111,6 +114,30 @@ func TestALogWithoutAnIdentityIsRefused(t *testing.T) {
 	if err := os.Remove(filepath.Join(path, identityFile)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := OpenFolder(path)
+	_, err := OpenFolder(nil, path)
 	wantError(t, err, "has a log but no "+identityFile)
+}
+
+func TestWhatTheFolderHasWrittenOutlastsAPowerCut(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	f := &Folder{fs: mem, path: "/a/b/data"}
+	if err := makeFolder(mem, f.path); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"one", "two"} {
+		if err := f.replace("file", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		after := &Folder{fs: mem.CrashClone(vfs.CrashCloneCfg{}), path: f.path}
+		if got, err := after.readFile("file"); string(got) != text {
+			t.Errorf("after the cut the file has %q, %v, want %q", got, err, text)
+		}
+	}
+	if err := f.remove("file"); err != nil {
+		t.Fatal(err)
+	}
+	after := &Folder{fs: mem.CrashClone(vfs.CrashCloneCfg{}), path: f.path}
+	if _, err := after.readFile("file"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was removed is there again: %v", err)
+	}
 }

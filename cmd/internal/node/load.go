@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -26,7 +25,7 @@ const (
 
 // takeDefinitions reads the file of a first start, or what an earlier run has left to do. Errors list every fault of the file.
 func (n *Node) takeDefinitions() error {
-	text, err := os.ReadFile(filepath.Join(n.cfg.Data, pendingFile))
+	text, err := n.folder.readFile(pendingFile)
 	if err == nil {
 		n.pending.Store(&text)
 		return nil
@@ -68,7 +67,7 @@ func (n *Node) keepDefinitions() error {
 	if text == nil {
 		return nil
 	}
-	return replaceFile(filepath.Join(n.cfg.Data, pendingFile), *text)
+	return n.folder.replace(pendingFile, *text)
 }
 
 // loadDefinitions carries out what is to be loaded, and tries again until the cluster takes it.
@@ -83,7 +82,7 @@ func (n *Node) loadDefinitions(ctx context.Context) {
 			err = n.dropFirstUser(ctx, *text)
 		}
 		if err == nil {
-			err = os.Remove(filepath.Join(n.cfg.Data, pendingFile))
+			err = n.folder.remove(pendingFile)
 		}
 		if err == nil {
 			n.pending.Store(nil)

@@ -39,6 +39,8 @@ type Options struct {
 	Config  config.Config
 	Version string
 	Logger  *slog.Logger
+	// FS has the data folder; nil is the system's.
+	FS vfs.FS
 	// Gauges show what memory and disk there is; nil is the system's.
 	Gauges alarm.Gauges
 	// Fatal ends the process: a failed fsync and the like.
@@ -151,7 +153,7 @@ func (r *registrations) missing(groups []uint64) (uint64, bool) {
 
 // Start starts a node; it becomes ready later (Ready). Errors are for people: they name the thing and the remedy.
 func Start(ctx context.Context, o Options) (*Node, error) {
-	folder, err := OpenFolder(o.Config.Data)
+	folder, err := OpenFolder(o.FS, o.Config.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +257,7 @@ func (n *Node) claim(ctx context.Context, seed *seedRecord) error {
 
 // openStore opens every group's state and makes the broker that its effects go to.
 func (n *Node) openStore() error {
-	db, err := store.Open(vfs.Default, filepath.Join(n.cfg.Data, StoreDir), store.Options{
+	db, err := store.Open(n.folder.fs, filepath.Join(n.cfg.Data, StoreDir), store.Options{
 		Logger:  n.log,
 		Fatal:   n.o.Fatal,
 		Metrics: store.Metrics{Checkpoint: n.metrics.Checkpoint, Evacuated: n.metrics.Evacuated},
@@ -306,7 +308,7 @@ func (n *Node) startRaft(listen string) error {
 	n.raft, err = replication.Start(replication.Options{
 		NodeID:    n.cfg.NodeID,
 		Dir:       filepath.Join(n.cfg.Data, LogDir),
-		FS:        vfs.Default,
+		FS:        n.folder.fs,
 		Listen:    listen,
 		Peers:     peers,
 		Join:      n.folder.Identity().Joined,

@@ -378,7 +378,7 @@ func TestAStopEndsWithItsTime(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 	eventually(t, "the folder is given back", func() bool { // what was not done in time is done all the same
-		f, err := OpenFolder(n.cfg.Data)
+		f, err := OpenFolder(nil, n.cfg.Data)
 		return err == nil && f.Close() == nil
 	})
 }

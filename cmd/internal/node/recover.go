@@ -30,7 +30,7 @@ type Recovered struct {
 //
 // Errors leave the folder so that it can be called again. o.Config needs Data, NodeID and Peer.
 func ForceNewCluster(ctx context.Context, o Options) (Recovered, error) {
-	folder, err := OpenFolder(o.Config.Data)
+	folder, err := OpenFolder(o.FS, o.Config.Data)
 	if err != nil {
 		return Recovered{}, err
 	}

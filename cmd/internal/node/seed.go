@@ -35,7 +35,7 @@ type seedRecord struct {
 
 // readSeed reads the record; nil if there is none.
 func (f *Folder) readSeed() (*seedRecord, error) {
-	b, err := os.ReadFile(filepath.Join(f.path, seedFile))
+	b, err := f.readFile(seedFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -52,7 +52,7 @@ func (f *Folder) readSeed() (*seedRecord, error) {
 func (f *Folder) writeSeed(r *seedRecord) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
-		err = replaceFile(filepath.Join(f.path, seedFile), append(b, '\n'))
+		err = f.replace(seedFile, append(b, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("record of the seed: %w", err)
@@ -100,7 +100,7 @@ func (n *Node) seedFolder(ctx context.Context) (*seedRecord, error) {
 	shown := time.Now()
 	r.Seed, err = link.FetchSeed(ctx, link.SeedOptions{
 		Addresses: n.cfg.LinkSources(), TokenFile: n.cfg.LinkTokenFile, TLS: secure, Reader: readerName(r.Standby), Standby: r.Standby,
-		Dir: filepath.Join(n.cfg.Data, seedDir), Logger: n.log,
+		FS: n.folder.fs, Dir: filepath.Join(n.cfg.Data, seedDir), Logger: n.log,
 		Progress: func(done, total int64) {
 			n.linkage.seeding.set(done, total)
 			if time.Since(shown) > 2*time.Second || done == total {
@@ -128,7 +128,7 @@ func (n *Node) takeSeed(ctx context.Context, r *seedRecord) error {
 		if index, _ := g.Applied(); index > 0 {
 			continue
 		}
-		in, err := os.Open(link.SeedPath(dir, x.Position.Group))
+		in, err := n.folder.fs.Open(link.SeedPath(dir, x.Position.Group))
 		if err != nil {
 			return fmt.Errorf("seed of group %d: %w", x.Position.Group, err)
 		}
@@ -137,7 +137,7 @@ func (n *Node) takeSeed(ctx context.Context, r *seedRecord) error {
 		}
 	}
 	r.Taken = true
-	return errors.Join(n.folder.writeSeed(r), os.RemoveAll(dir))
+	return errors.Join(n.folder.writeSeed(r), n.folder.fs.RemoveAll(dir))
 }
 
 // seedProgress is how far a download is.

@@ -228,7 +228,7 @@ func force(t *testing.T, n *Node, group uint64, cmd *entry.VhostCreate) {
 // A data folder from before the system group knew of vhosts goes on.
 func TestAVhostOfAnOlderFolderIsKept(t *testing.T) {
 	c := settings(t, 1)
-	folder, err := OpenFolder(c.Data)
+	folder, err := OpenFolder(nil, c.Data)
 	if err != nil {
 		t.Fatal(err)
 	}

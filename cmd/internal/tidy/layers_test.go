@@ -1,6 +1,7 @@
 package tidy
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,8 +27,8 @@ var layers = []layer{
 	{"interop", nil, "black-box tests know the built binary and client libraries only"},
 }
 
-// forTests is what tests of any layer may import, and all of interop is tests.
-const forTests = "cmd/loopback"
+// forTests are what tests of any layer may import, and all of interop is tests.
+var forTests = []string{"cmd/loopback", "cmd/powercut"}
 
 // exceptions are imports beyond a row, each with its reason.
 var exceptions = map[[2]string]string{
@@ -47,10 +48,23 @@ func TestImportsPointDownwards(t *testing.T) {
 				t.Fatal(err)
 			}
 			ours, ok := strings.CutPrefix(path, modulePath+"/")
-			if !ok || mayImport(l, ours) || ours == forTests && (f.test || l.folder == "interop") || exceptions[[2]string{f.dir, ours}] != "" {
+			if !ok || mayImport(l, ours) || slices.Contains(forTests, ours) && (f.test || l.folder == "interop") || exceptions[[2]string{f.dir, ours}] != "" {
 				continue
 			}
 			t.Errorf("%s: %s may not import %s: %s", where(imp), l.folder, ours, l.reason)
+		}
+	}
+}
+
+func TestTheShippedBinaryCannotLoseItsPower(t *testing.T) {
+	for _, f := range allSources(t) {
+		if f.test || within(f.dir, "interop") || strings.HasPrefix(f.text, "//go:build powerloss\n") {
+			continue
+		}
+		for _, imp := range f.ast.Imports {
+			if imp.Path.Value == strconv.Quote(modulePath+"/cmd/powercut") {
+				t.Errorf("%s: it is for tests, and the build tag powerloss", where(imp))
+			}
 		}
 	}
 }
