@@ -194,7 +194,7 @@ func (f *follower) read(ctx context.Context, now Standing) (wire.Status, error) 
 		return 0, f.classed(err)
 	}
 	defer a.close()
-	f.shared.view.contact(f.group, f.at, a.Head.Applied, asked.Add(-time.Duration(a.Head.Stale)*time.Millisecond))
+	f.shared.view.contact(f.group, f.at, a.Head.Applied, asked)
 	switch a.Head.Status {
 	case wire.Entries:
 		return wire.Entries, f.replay(ctx, a, now)

@@ -151,7 +151,7 @@ func (l *Link) beat(ctx context.Context, i int, positions []wire.Position) error
 	first := l.o.Replicas[l.o.Groups[0]].Standing()
 	var a wire.BeatAnswer
 	err := l.shared.client.call(ctx, l.o.Addresses[i], wire.PathBeat, wire.Beat{
-		Reader: l.o.Name(), Standby: l.o.Cluster(), Cluster: first.Source, Level: l.o.Level(), Positions: positions,
+		Reader: l.o.Name(), Standby: l.o.Cluster(), Cluster: first.Source, Level: l.o.Level(), Positions: positions, Prove: l.toProve(i, positions),
 	}, &a)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,12 +167,33 @@ func (l *Link) beat(ctx context.Context, i int, positions []wire.Position) error
 		n.Error = "this node belongs to cluster " + a.Cluster
 		return nil
 	}
-	for _, g := range a.Groups {
-		if l.followers[g.Group] != nil {
-			l.shared.view.contact(g.Group, i, g.Applied, asked.Add(-time.Duration(g.StaleMillis)*time.Millisecond))
+	l.sees(i, asked, a.Groups)
+	return nil
+}
+
+// toProve are the groups of which the source node at address i is to prove what is committed.
+func (l *Link) toProve(i int, positions []wire.Position) (groups []uint64) {
+	for _, p := range positions {
+		if l.shared.view.toProve(p.Group, i) {
+			groups = append(groups, p.Group)
 		}
 	}
-	return nil
+	return groups
+}
+
+// sees takes over what the source node at address i told of its groups.
+func (l *Link) sees(i int, asked time.Time, groups []wire.GroupBeat) {
+	v := l.shared.view
+	for _, g := range groups {
+		if l.followers[g.Group] == nil {
+			continue
+		}
+		v.contact(g.Group, i, g.Applied, asked)
+		if g.Committed > 0 {
+			v.proof(g.Group, i, g.Committed, asked)
+		}
+		v.settled(g.Group, l.o.Replicas[g.Group].Standing().Position.Index)
+	}
 }
 
 // Follower is a group's, as this node sees it.

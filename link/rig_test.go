@@ -116,6 +116,9 @@ func (h *history) ReadLink(index, term, hash uint64, bytesMax int) (replication.
 // Status implements source.Log.
 func (h *history) Status() replication.Status { return replication.Status{Applied: h.last().Index} }
 
+// Committed implements source.Log: a node of the rig's has a majority always.
+func (h *history) Committed(context.Context) (uint64, error) { return h.last().Index, nil }
+
 // Changed implements source.Log.
 func (h *history) Changed() <-chan struct{} {
 	h.mu.Lock()

@@ -1,24 +1,23 @@
 package link
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
-// sighting is a source's entry that is known to be there.
+// sighting is a moment at which something was so of a source's entry. All are of this node's clock: no other's counts.
 type sighting struct {
 	index uint64
-	at    time.Time // since when
-	// asOf is the newest moment at which nothing beyond it was committed.
-	asOf time.Time
+	at    time.Time
 }
 
-// sightingsMax bounds what is remembered of one group; beyond it every second one goes.
-const sightingsMax = 256
-
-// hearsay is how much older than the question an answer may be: what is committed comes to a node a little later than to others, and a
-// busy leader too may have applied less than a follower has confirmed to a client.
-const hearsay = time.Second
+const (
+	// sightingsMax bounds what is remembered of one group; beyond it every second one goes.
+	sightingsMax = 256
+	// proofPause is how long nothing may be proven of a group before every source node is asked to: one is enough otherwise.
+	proofPause = 500 * time.Millisecond
+)
 
 // view is what this node knows of the source: how far it is in each group, as answers to reads and beats told, and when.
 type view struct {
@@ -29,9 +28,12 @@ type view struct {
 }
 
 type groupView struct {
-	known     []sighting // ascending in both; those at or below the position are dropped
+	known     []sighting // entries beyond the position, and since when they are known to be there: ascending in both
+	proofs    []sighting // entries beyond it, and when nothing beyond them was committed: ascending in both
 	most      uint64     // the furthest entry heard of
 	contact   time.Time  // when the newest answer was asked for
+	proven    time.Time  // when the newest proof was asked for,
+	prover    int        // from the source node at this address
 	caughtUp  time.Time  // the newest moment at which nothing beyond the position was committed, zero if none is known
 	byAddress map[int]sighting
 }
@@ -54,26 +56,42 @@ func (v *view) contact(group uint64, i int, index uint64, asked time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	g, now := v.group(group), v.now()
-	if asked.After(g.contact) {
-		g.contact = asked
-	}
+	g.contact = later(g.contact, asked)
 	if s := g.byAddress[i]; index > s.index {
-		g.byAddress[i] = sighting{index: index, at: now}
+		g.byAddress[i] = sighting{index, now}
 	}
-	asOf := asked.Add(-hearsay)
-	switch {
-	case index < g.most: // older than what is known
-		return
-	case index > g.most:
+	if index > g.most {
 		g.most = index
-		g.known = append(g.known, sighting{index, now, asOf})
-		g.thin()
-	case len(g.known) == 0:
-		g.caughtUp = later(g.caughtUp, asOf)
-	default:
-		last := &g.known[len(g.known)-1]
-		last.asOf = later(last.asOf, asOf)
+		g.known = thinned(append(g.known, sighting{index, now}))
 	}
+}
+
+// proof takes note that the source node at address i has proven, to a question asked at a moment, that nothing beyond the entry index
+// was committed at that moment. When the answer came does not matter, nor what any other clock says.
+func (v *view) proof(group uint64, i int, index uint64, asked time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	g := v.group(group)
+	if asked.After(g.proven) {
+		g.proven, g.prover = asked, i
+	}
+	// One that names no earlier entry and no later moment than another says nothing beside it.
+	g.proofs = slices.DeleteFunc(g.proofs, func(p sighting) bool { return p.index >= index && !p.at.After(asked) })
+	n := 0
+	for n < len(g.proofs) && g.proofs[n].index <= index {
+		n++
+	}
+	if n == 0 || g.proofs[n-1].at.Before(asked) {
+		g.proofs = thinned(slices.Insert(g.proofs, n, sighting{index, asked}))
+	}
+}
+
+// toProve says whether the source node at address i is to prove what is committed: the one that did last is.
+func (v *view) toProve(group uint64, i int) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	g := v.group(group)
+	return g.prover == i || v.now().Sub(g.proven) >= proofPause
 }
 
 func later(a, b time.Time) time.Time {
@@ -83,27 +101,37 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func (g *groupView) thin() {
-	if len(g.known) <= sightingsMax {
-		return
+// thinned leaves every second one where there are too many, and the last.
+func thinned(list []sighting) []sighting {
+	if len(list) <= sightingsMax {
+		return list
 	}
-	kept := g.known[:0]
-	for i, s := range g.known {
-		if i%2 == 1 || i == len(g.known)-1 {
+	kept := list[:0]
+	for i, s := range list {
+		if i%2 == 1 || i == len(list)-1 {
 			kept = append(kept, s)
 		}
 	}
-	g.known = kept
+	return kept
+}
+
+// settled takes note that the position has come to an entry.
+func (v *view) settled(group, position uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.group(group).settle(position)
 }
 
 // settle drops what the position has reached.
 func (g *groupView) settle(position uint64) {
-	n := 0
-	for n < len(g.known) && g.known[n].index <= position {
-		g.caughtUp = later(g.caughtUp, g.known[n].asOf)
-		n++
+	reached := func(s sighting) bool { return s.index <= position }
+	for _, p := range g.proofs {
+		if reached(p) {
+			g.caughtUp = later(g.caughtUp, p.at)
+		}
 	}
-	g.known = g.known[n:]
+	g.proofs = slices.DeleteFunc(g.proofs, reached)
+	g.known = slices.DeleteFunc(g.known, reached)
 }
 
 // behindFor is how long the oldest entry beyond the position has been known, 0 if none is.
@@ -138,17 +166,17 @@ func (v *view) better(group uint64, i int, position uint64) (int, bool) {
 // Lag is how far a group lies behind its source, as this node knows it.
 type Lag struct {
 	Entries uint64
-	// Seconds is the age of the oldest entry of the source that is known and not applied here; where nothing is known to be
-	// missing but the source is silent, how long it has been: since its last word, or since this node began to ask.
+	// Seconds is the age of the oldest entry of the source that is known and not applied here; where none is, but the source has for
+	// a while not proven how far it is, for how long: since it did last, or since this node began to ask.
 	Seconds float64
 	// ContactAge is the time since the newest answer of the source was asked for; negative if there was none.
 	ContactAge float64
-	// CaughtUpAge is the time since a moment at which nothing was committed at the source that is not applied here; negative
-	// if there is none that can be told.
-	CaughtUpAge float64
+	// CaughtUp is the newest moment that is known, by this node's clock, at which nothing was committed at the source that is not
+	// applied here; zero if there is none.
+	CaughtUp time.Time
 }
 
-// silence is how old a contact may be before what is not known counts as lag.
+// silence is for how long nothing may be proven before what is not known counts as lag.
 const silence = 2 * time.Second
 
 // lag answers how far the position lies behind.
@@ -157,7 +185,7 @@ func (v *view) lag(group, position uint64) Lag {
 	defer v.mu.Unlock()
 	g := v.group(group)
 	g.settle(position)
-	l := Lag{ContactAge: -1, CaughtUpAge: -1}
+	l := Lag{ContactAge: -1, CaughtUp: g.caughtUp}
 	if g.most > position {
 		l.Entries = g.most - position
 	}
@@ -165,15 +193,10 @@ func (v *view) lag(group, position uint64) Lag {
 	if len(g.known) > 0 {
 		l.Seconds = now.Sub(g.known[0].at).Seconds()
 	}
-	if !g.caughtUp.IsZero() {
-		l.CaughtUpAge = now.Sub(g.caughtUp).Seconds()
-	}
-	heard := v.began
 	if !g.contact.IsZero() {
-		heard = g.contact
-		l.ContactAge = now.Sub(heard).Seconds()
+		l.ContactAge = now.Sub(g.contact).Seconds()
 	}
-	if silent := now.Sub(heard); silent > silence {
+	if silent := now.Sub(later(v.began, g.proven)); silent > silence {
 		l.Seconds = max(l.Seconds, silent.Seconds())
 	}
 	return l

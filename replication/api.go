@@ -91,9 +91,6 @@ type Status struct {
 	Error       string            `json:"error,omitempty"`    // why the group stopped
 	// CommitLatency is how long the newest of this node's batches took until it was applied here; 0 where none was yet.
 	CommitLatency time.Duration `json:"commit_latency"`
-	// StaleMillis is how old, to a tick, what this node has applied may be: for how long it has heard of no leader, or has not
-	// applied all that it had heard of.
-	StaleMillis int64 `json:"stale_ms"`
 }
 
 // EnsureDefaults fills in what was left zero.

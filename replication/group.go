@@ -42,7 +42,6 @@ type Group struct {
 
 	standAt uint64 // tick at which to stand for election because the leader has hung up, 0 for none
 	contact int    // ticks since a leader was heard from
-	fresh   freshness
 	ticks   uint64
 	lead    *leadership // nil unless this node leads
 	target  target
@@ -59,6 +58,7 @@ type Group struct {
 
 	snapshots snapshots
 	waiters   []*waiter
+	inquiries inquiries
 
 	watched sync.Mutex // guards watch
 	watch   []uint64   // the nodes whose registrations the apply goroutine reports
@@ -291,23 +291,15 @@ func (g *Group) step(from uint64, m *pb.Message) {
 	case pb.MsgApp, pb.MsgHeartbeat, pb.MsgSnap:
 		if m.GetTerm() >= g.term {
 			g.contact, g.clock.live = 0, true
-			g.fresh.hears(m.GetTerm(), tells(m))
+		}
+	case pb.MsgReadIndex:
+		if !g.knowsCommitted() {
+			return // it is asked again
 		}
 	}
 	if err := g.raw.Step(m); err != nil {
 		g.logger.Debug("raft refused a message", "from", from, "type", m.GetType(), "error", err)
 	}
-}
-
-// tells is the newest entry that a leader's message tells of.
-func tells(m *pb.Message) uint64 {
-	switch m.GetType() {
-	case pb.MsgApp:
-		return m.GetIndex() + uint64(len(m.GetEntries()))
-	case pb.MsgSnap:
-		return m.GetSnapshot().GetMetadata().GetIndex()
-	}
-	return m.GetCommit()
 }
 
 func (g *Group) mustStep(m *pb.Message) {
@@ -321,14 +313,13 @@ func (g *Group) tick() {
 	g.contact++
 	if g.lead != nil {
 		g.contact = 0
-		g.fresh.hears(g.term, g.commit)
 	}
-	g.fresh.tick(g.ticks, g.last.index)
 	g.raw.Tick()
 	g.tickElection()
 	g.tickRegistration()
 	g.tickSnapshots()
 	g.tickWaiters()
+	g.tickInquiries()
 	if g.lead != nil {
 		g.tickLead()
 	}
@@ -375,6 +366,9 @@ func (g *Group) tickElection() {
 // ready carries out what raft wants done: peers' messages first, they do not wait for our disk.
 func (g *Group) ready(rd raft.Ready) {
 	g.follow(rd)
+	for _, s := range rd.ReadStates {
+		g.roundEnded(s)
+	}
 	var unreachable uint64
 	for _, m := range rd.Messages {
 		switch m.GetTo() {

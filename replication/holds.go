@@ -25,6 +25,8 @@ const (
 	// holdGrace is how long a hold that was remembered lasts at least after a restart: the standby may have been kept
 	// from asking by the very restart.
 	holdGrace = time.Minute
+	// holdForgotten is for how long after its end a hold is shown: its standby is gone for good.
+	holdForgotten = 7 * 24 * time.Hour
 	// holdsMost bounds how many names are kept; the one silent for longest goes.
 	holdsMost = 16
 )
@@ -81,6 +83,7 @@ type hold struct {
 	Seen     time.Time         `json:"seen"`
 	loosened string            // why nothing is kept for it any more; "" while something is
 	told     map[uint64]time.Time
+	recalled time.Time // when the node started that remembered it; zero once its standby was heard of again
 }
 
 func newHolds(o *Options) *holds {
@@ -111,22 +114,25 @@ func (h *holds) load() error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	least := h.now().Add(holdGrace - h.silent)
 	for name, x := range list {
-		if x == nil || len(h.list) == holdsMost {
-			continue
+		if x != nil && len(h.list) < holdsMost {
+			x.recalled = h.now()
+			h.list[name] = x
 		}
-		if x.Seen.Before(least) {
-			x.Seen = least
-		}
-		h.list[name] = x
 	}
 	return nil
 }
 
-// save writes the holds if they have changed, at most every holdsSaveEvery unless it is the last time.
+// save writes the holds if they have changed, at most every holdsSaveEvery unless it is the last time. Those of standbys that are gone for
+// good it forgets.
 func (h *holds) save(last bool) error {
 	h.mu.Lock()
+	for name, x := range h.list {
+		if h.now().Sub(x.Seen) > h.silent+holdForgotten {
+			delete(h.list, name)
+			h.dirty = true
+		}
+	}
 	if !h.dirty || !last && h.now().Sub(h.saved) < holdsSaveEvery {
 		h.mu.Unlock()
 		return nil
@@ -176,7 +182,7 @@ func (h *holds) note(name string, level, group, after uint64) (tell bool) {
 	if x.told == nil {
 		x.told = map[uint64]time.Time{}
 	}
-	x.After[group], x.Level, x.Seen, x.loosened = after, level, h.now(), ""
+	x.After[group], x.Level, x.Seen, x.loosened, x.recalled = after, level, h.now(), "", time.Time{}
 	h.dirty = true
 	if tell = h.now().Sub(x.told[group]) >= holdsTellEvery; tell {
 		x.told[group] = h.now()
@@ -203,14 +209,6 @@ func (h *holds) level(name string) uint64 {
 	return 0
 }
 
-// drop forgets a standby.
-func (h *holds) drop(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.list, name)
-	h.dirty = true
-}
-
 // needs says whether a standby, which is not silent for too long, still has to read an entry up to last of the group;
 // and there is room for that.
 func (h *holds) needs(group, last uint64) bool {
@@ -227,7 +225,7 @@ func (h *holds) needs(group, last uint64) bool {
 // lasts says whether anything is kept for x. mu is held.
 func (h *holds) lasts(x *hold) bool {
 	x.loosened = ""
-	if idle := h.now().Sub(x.Seen); idle > h.silent {
+	if idle := h.now().Sub(x.Seen); idle > h.silent && h.now().Sub(x.recalled) > holdGrace {
 		x.loosened = fmt.Sprintf("silent for more than %v", h.silent)
 	} else if h.look(); h.full != "" {
 		x.loosened = h.full
@@ -315,9 +313,6 @@ func (n *Node) Hold(name string, level, group, after uint64) {
 		n.tellCovered(name, group, after)
 	}
 }
-
-// Unhold forgets the standby called name.
-func (n *Node) Unhold(name string) { n.holds.drop(name) }
 
 // Holds describes what is kept for standbys. Safe from any goroutine.
 func (n *Node) Holds() []Hold {

@@ -70,9 +70,6 @@ func TestAHoldKeepsWhatTheStandbyHasNotRead(t *testing.T) {
 	if !r.needs(1, 50) {
 		t.Error("a place that is lower than before is not believed")
 	}
-	if r.drop("standby"); r.needs(1, 101) {
-		t.Error("a standby that was forgotten is held for")
-	}
 }
 
 func TestAHoldEndsWithSilence(t *testing.T) {
@@ -145,6 +142,29 @@ func TestHoldsOutliveARestart(t *testing.T) {
 	}
 	if r.pass(holdGrace + time.Second); r.needs(1, 200) {
 		t.Error("a standby that did not come back is held for")
+	}
+}
+
+func TestAHoldOfAStandbyThatIsGoneForGoodIsForgotten(t *testing.T) {
+	r := newHoldsRig(t)
+	r.note("standby", 0, 1, 100)
+	listed := func() bool {
+		if err := r.save(true); err != nil {
+			t.Fatal(err)
+		}
+		return len(r.report(nil, map[uint64]uint64{1: 102})) > 0
+	}
+	listed()
+	r.pass(holdForgotten)
+	r.open() // a restart does not make the standby heard of again
+	if r.pass(time.Hour); !listed() {
+		t.Error("it is forgotten early")
+	}
+	if r.pass(time.Second); listed() {
+		t.Error("it is shown for ever")
+	}
+	if r.open(); listed() {
+		t.Error("it is shown again after a restart")
 	}
 }
 

@@ -240,7 +240,7 @@ func TestTheLogIsKeptForAStandby(t *testing.T) {
 	if size < 400<<10 {
 		t.Errorf("%d bytes of entries are left", size)
 	}
-	m.node.Unhold("standby")
+	m.node.Hold("standby", 0, 0, m.group().Status().Applied)
 	eventually(t, "the log is cut", func() bool { return m.group().Status().FirstIndex > 2 })
 	m.node.Hold("standby", 0, 0, origin().index)
 	if h := m.node.Holds(); len(h) != 1 || h[0].State != replication.HoldLost || h[0].Holding {

@@ -84,6 +84,11 @@ func (m *Manual) Change(group uint64, verb Verb, node uint64, address string, an
 	g.change(request{verb: uint64(verb), node: node, address: address}, func(err error, _ bool) { answer(err) })
 }
 
+// Committed is Group.Committed; answer is called once, if ever.
+func (m *Manual) Committed(group uint64, answer func(index uint64)) {
+	m.node.groups[group].inquire(context.Background(), answer)
+}
+
 // Verb is a membership change.
 type Verb uint64
 

@@ -17,10 +17,13 @@ type registration struct {
 	askedAt     uint64 // tick of the last NodeUp
 }
 
-func (r *registration) renew() {
+func (r *registration) renew() { *r = registration{nonce: nonce()} }
+
+// nonce is a random number, not 0.
+func nonce() uint64 {
 	var b [8]byte
 	rand.Read(b[:])
-	*r = registration{nonce: binary.LittleEndian.Uint64(b[:]) | 1}
+	return binary.LittleEndian.Uint64(b[:]) | 1
 }
 
 // tickRegistration asks again for a registration that has not come, and gives up one whose group has had no leader for
@@ -134,6 +137,7 @@ func (g *Group) pump() {
 	g.flight = append(g.flight, g.taken...)
 	clear(g.taken)
 	g.sendFlight()
+	g.beginRound()
 	if g.lead != nil {
 		g.proposeTick()
 		g.packReplays()

@@ -39,7 +39,6 @@ func (g *Group) publish() {
 	s.Addresses = g.members.addresses
 	s.Role = g.roleName()
 	s.Standby, s.Position = g.standby, g.last.position
-	s.StaleMillis = (time.Duration(max(uint64(g.contact), g.fresh.age(g.ticks))) * g.env.opts.TickInterval).Milliseconds()
 	if g.changed != nil {
 		close(g.changed)
 		g.changed = nil

@@ -206,6 +206,9 @@ func (g *Group) sendRaft(m *pb.Message) bool {
 	if m.GetType() == pb.MsgTransferLeader {
 		return true // lost its leadership between the request and here; who asked will ask the new leader
 	}
+	if m.GetType() == pb.MsgReadIndex && m.GetFrom() != g.env.self {
+		return true // raft passes on what another node asks of one that leads no more: it will ask the new leader
+	}
 	f := transport.Frame{Kind: transport.Raft, Group: g.id, Urgent: urgent(m)}
 	var err error
 	if m.GetType() == pb.MsgApp && len(m.GetEntries()) > 0 {
@@ -224,7 +227,8 @@ func (g *Group) sendRaft(m *pb.Message) bool {
 // urgent messages have a connection of their own past bulk data, lest a full pipe looks like a dead node.
 func urgent(m *pb.Message) bool {
 	switch m.GetType() {
-	case pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp, pb.MsgTimeoutNow:
+	case pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgPreVote, pb.MsgPreVoteResp, pb.MsgTimeoutNow,
+		pb.MsgReadIndex, pb.MsgReadIndexResp:
 		return true
 	}
 	return false

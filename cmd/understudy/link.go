@@ -114,9 +114,9 @@ func linkGroupTable(c *client, l api.Link) error {
 		if g.Error != nil {
 			reason = *g.Error
 		}
-		rows[i] = []any{g.Group, g.State, g.Position.Index, g.Position.Term, g.LagEntries, seconds(&g.LagSeconds), seconds(g.ContactAge), reason}
+		rows[i] = []any{g.Group, g.State, g.Position.Index, g.Position.Term, g.LagEntries, seconds(&g.LagSeconds), seconds(g.ContactAge), seconds(g.CompleteAge), reason}
 	}
-	return section(c, []string{"GROUP", "STATE", "INDEX", "TERM", "LAG", "LAG SECONDS", "CONTACT AGE", "REASON"}, rows)
+	return section(c, []string{"GROUP", "STATE", "INDEX", "TERM", "LAG", "LAG SECONDS", "CONTACT AGE", "COMPLETE AGE", "REASON"}, rows)
 }
 
 func linkSourceTable(c *client, l api.Link) error {

@@ -167,10 +167,11 @@ type LinkGroup struct {
 		Term  uint64 `json:"term"`
 		Stamp int64  `json:"stamp"` // Unix ms
 	} `json:"position"`
-	LagEntries uint64   `json:"lag_entries"`
-	LagSeconds float64  `json:"lag_seconds"`
-	ContactAge *float64 `json:"contact_age_seconds"`
-	Error      *string  `json:"error"`
+	LagEntries  uint64   `json:"lag_entries"`
+	LagSeconds  float64  `json:"lag_seconds"`
+	ContactAge  *float64 `json:"contact_age_seconds"`
+	CompleteAge *float64 `json:"complete_age_seconds"`
+	Error       *string  `json:"error"`
 }
 
 // Promotion is the report of a promotion, as far as the tests look at it.

@@ -15,11 +15,11 @@ import (
 	"github.com/understudy-mq/understudy/interop/harness"
 )
 
-// never stands for the age of a contact that there was none of.
+// never stands for the age of a contact, or of a moment of completeness, that there was none of.
 const never = -1
 
 // lag is what a standby's node says of how far it is behind, in one of three places.
-type lag struct{ seconds, contact float64 }
+type lag struct{ seconds, contact, complete float64 }
 
 // lagOf asks GET /api/link, `understudy link status` and the metrics for a group's lag. What none of them may ever say is an error.
 func lagOf(ctx context.Context, t *testing.T, n *harness.Node, group uint64) (list []lag, err error) {
@@ -29,9 +29,12 @@ func lagOf(ctx context.Context, t *testing.T, n *harness.Node, group uint64) (li
 	}
 	for _, g := range l.Groups {
 		if g.Group == group {
-			x := lag{g.LagSeconds, never}
+			x := lag{g.LagSeconds, never, never}
 			if g.ContactAge != nil {
 				x.contact = *g.ContactAge
+			}
+			if g.CompleteAge != nil {
+				x.complete = *g.CompleteAge
 			}
 			list = append(list, x)
 		}
@@ -45,33 +48,44 @@ func lagOf(ctx context.Context, t *testing.T, n *harness.Node, group uint64) (li
 		return nil, err
 	}
 	label := fmt.Sprintf(`{group="%d"}`, group)
-	x := lag{m["understudy_link_lag_seconds"+label], never}
+	x := lag{m["understudy_link_lag_seconds"+label], never, never}
 	if age, ok := m["understudy_link_contact_age_seconds"+label]; ok {
 		x.contact = age
 	}
+	if age, ok := m["understudy_link_complete_age_seconds"+label]; ok {
+		x.complete = age
+	}
 	list = append(list, table, x)
 	for i, x := range list {
-		if len(list) != 3 || x.seconds < 0 || math.IsNaN(x.seconds) || math.IsNaN(x.contact) || x.contact < 0 && x.contact != never {
+		if len(list) != 3 || x.seconds < 0 || math.IsNaN(x.seconds) || !isAge(x.contact) || !isAge(x.complete) {
 			t.Fatalf("reading %d of %d: %+v", i, len(list), x)
 		}
 	}
 	return list, nil
 }
 
+func isAge(x float64) bool { return x >= 0 || x == never }
+
 // lagInTable finds the group's row of the table of groups, which is the first one.
 func lagInTable(out string, group uint64) (lag, error) {
 	_, rows, _ := strings.Cut(out, "CONTACT AGE")
 	for line := range strings.Lines(rows) {
 		f := strings.Fields(line)
-		if len(f) < 7 || f[0] != strconv.FormatUint(group, 10) {
+		if len(f) < 8 || f[0] != strconv.FormatUint(group, 10) {
 			continue
 		}
-		seconds, err := strconv.ParseFloat(f[5], 64)
-		if err != nil || f[6] == "never" {
-			return lag{seconds, never}, err
+		var x [3]float64
+		for i := range x {
+			if f[5+i] == "never" {
+				x[i] = never
+				continue
+			}
+			var err error
+			if x[i], err = strconv.ParseFloat(f[5+i], 64); err != nil {
+				return lag{}, err
+			}
 		}
-		age, err := strconv.ParseFloat(f[6], 64)
-		return lag{seconds, age}, err
+		return lag{x[0], x[1], x[2]}, nil
 	}
 	return lag{}, fmt.Errorf("no row of group %d in %q", group, out)
 }
@@ -107,8 +121,10 @@ const (
 	much   = 3.0
 )
 
-func healthy(x lag) bool { return x.seconds < little && x.contact != never && x.contact < little }
-func silent(x lag) bool  { return x.seconds > much && x.contact > much }
+func healthy(x lag) bool {
+	return x.seconds < little && x.contact != never && x.contact < little && x.complete != never && x.complete < little
+}
+func silent(x lag) bool { return x.seconds > much && x.contact > much && x.complete > much }
 
 // steady publishes at a modest rate until it is stopped.
 func steady(t *testing.T, n *harness.Node) (stop func()) {
@@ -196,10 +212,10 @@ func TestLagIsSmallWhileTheLinkIsWellAndGrowsWhenItIsCutOrTheSourceIsDead(t *tes
 		t.Fatal(err)
 	}
 	awaitLag(t, standby, "with a source that it has not heard of since its own start", 2, func(x lag) bool {
-		return x.seconds > much && x.contact == never
+		return x.seconds > much && x.contact == never && x.complete == never
 	})
 	if _, err := standby.Promote(t.Context(), "promote"); err != nil {
 		t.Fatal(err)
 	}
-	awaitLag(t, standby, "promoted", 5, func(x lag) bool { return x.seconds == 0 && x.contact == never })
+	awaitLag(t, standby, "promoted", 5, func(x lag) bool { return x.seconds == 0 && x.contact == never && x.complete == never })
 }

@@ -156,7 +156,7 @@ func (w *World) forced() error {
 		return nil
 	}
 	w.Met["forced promotions"]++
-	if w.rng.IntN(3) == 0 {
+	if w.rng.IntN(3) > 0 {
 		w.lagging()
 	}
 	w.cutOff()
@@ -187,15 +187,17 @@ func (w *World) forced() error {
 	return w.bounded()
 }
 
-// lagging leaves nothing of the source to be reached but a node that is cut off from its own cluster, which goes on.
+// lagging leaves nothing of the source to be reached but a node that does not know what the others commit: it is slow, or cut off from
+// them, or it was stopped, and answers what waited before it hears anything.
 func (w *World) lagging() {
-	w.Met["lagging nodes"]++
 	w.heal()
 	w.cutOff()
 	w.mu.Lock()
 	clear(w.apart)
-	far := 1 + w.rng.IntN(nodes-1)
-	w.lags[far] = time.Minute
+	far, kind := w.rng.IntN(nodes), w.seed%3
+	w.Met[[...]string{"slow nodes", "deposed leaders", "stopped leaders"}[kind]]++
+	w.lags[far] = []time.Duration{time.Minute, 0, 0}[kind]
+	w.alone[far], w.stopped[far] = kind > 0, kind == 2
 	for n := range nodes {
 		w.network.set(road{n, far}, false)
 	}
@@ -205,17 +207,21 @@ func (w *World) lagging() {
 		w.publish(uint64(w.rng.IntN(groups)))
 		w.mu.Unlock()
 	}
+	w.mu.Lock()
+	w.stopped[far] = false
+	w.mu.Unlock()
+	time.Sleep(time.Duration(w.rng.IntN(100)) * time.Millisecond)
 }
 
 // bounded checks what each node would report: everything that was committed before the moment that its lag names is here.
 func (w *World) bounded() error {
-	now := time.Now()
 	for node, l := range w.links {
 		for _, f := range l.Followers() {
-			if f.Lag.CaughtUpAge < 0 {
+			since := f.Lag.CaughtUp
+			if since.IsZero() {
 				continue
 			}
-			since := now.Add(-time.Duration(f.Lag.CaughtUpAge * float64(time.Second)))
+			w.Met["bounds"]++
 			w.mu.Lock()
 			g, cut := w.source[f.Group], len(w.standby[f.Group].replayed)
 			for _, e := range g.entries[cut:] {

@@ -8,7 +8,7 @@ import (
 
 var (
 	seedFlag = flag.Uint64("seed", 0, "run only the simulation of this seed")
-	runsFlag = flag.Uint64("runs", 30, "how many seeds to run")
+	runsFlag = flag.Uint64("runs", 40, "how many seeds to run")
 )
 
 // TestSimulatedPairLosesNothingThatItMayNotLose is the whole of package link under partitions, broken connections, slow nodes
@@ -34,7 +34,8 @@ func TestSimulatedPairLosesNothingThatItMayNotLose(t *testing.T) {
 		})
 	}
 	t.Log(met)
-	for _, what := range []string{"planned switches", "forced promotions", "cancelled switches", "cut roads", "new leaders", "single roads", "lagging nodes", "entries lost"} {
+	for _, what := range []string{"planned switches", "forced promotions", "cancelled switches", "cut roads", "new leaders", "single roads", "slow nodes",
+		"deposed leaders", "stopped leaders", "source nodes alone", "source nodes stopped", "bounds", "entries lost"} {
 		if *seedFlag == 0 && met[what] == 0 {
 			t.Errorf("the simulation did not meet with %s", what)
 		}

@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ type committed struct {
 type sourceGroup struct {
 	entries []committed // the first has index 2
 	applied [nodes]uint64
+	owed    [nodes]uint64 // what a node that is cut off from the others, or stopped, does not know of
 	moved   [nodes]chan struct{}
 	fence   string           // the switch for which it is fenced
 	cancel  string           // the one that was taken back last
@@ -61,11 +63,39 @@ func (w *World) commit(group uint64, data string) {
 	e.Position = g.at(len(g.entries)).Next(1, e.data)
 	g.entries = append(g.entries, e)
 	for node := range g.applied {
-		w.after(w.lags[node], func() {
-			g.applied[node] = max(g.applied[node], e.Index)
-			close(g.moved[node])
-			g.moved[node] = make(chan struct{})
-		})
+		w.after(w.lags[node], func() { w.reach(g, node, e.Index) })
+	}
+}
+
+// reach has a node of the source apply a group up to an entry, or once it hears of the others again. w.mu is held.
+func (w *World) reach(g *sourceGroup, node int, index uint64) {
+	if w.alone[node] || w.stopped[node] {
+		g.owed[node] = max(g.owed[node], index)
+		return
+	}
+	g.applied[node] = max(g.applied[node], index)
+	close(g.moved[node])
+	g.moved[node] = make(chan struct{})
+}
+
+// rejoin ends what is wrong with a node of the source. w.mu is held.
+func (w *World) rejoin(node int) {
+	w.alone[node], w.stopped[node] = false, false
+	for _, g := range w.source {
+		w.reach(g, node, g.owed[node])
+	}
+}
+
+// runs waits while a node of the source is stopped.
+func (w *World) runs(node int) {
+	for {
+		w.mu.Lock()
+		stopped := w.stopped[node]
+		w.mu.Unlock()
+		if !stopped {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -79,6 +109,7 @@ type sourceLog struct {
 var _ source.Log = sourceLog{}
 
 func (l sourceLog) ReadLink(index, term, hash uint64, bytesMax int) (replication.LinkRead, error) {
+	l.w.runs(l.node)
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
 	g := l.w.source[l.group]
@@ -101,14 +132,29 @@ func (l sourceLog) ReadLink(index, term, hash uint64, bytesMax int) (replication
 }
 
 func (l sourceLog) Status() replication.Status {
+	l.w.runs(l.node)
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	g := l.w.source[l.group]
-	s := replication.Status{Applied: g.applied[l.node], Leader: 1}
-	if n := int(s.Applied) - 1; n < len(g.entries) {
-		s.StaleMillis = time.Since(g.entries[n].at).Milliseconds()
+	return replication.Status{Applied: l.w.source[l.group].applied[l.node], Leader: 1}
+}
+
+// Committed is what a majority says is committed; a node that is cut off from the others does not hear it.
+func (l sourceLog) Committed(ctx context.Context) (uint64, error) {
+	for {
+		l.w.pause(5 * time.Millisecond)
+		l.w.runs(l.node)
+		l.w.mu.Lock()
+		alone, index := l.w.alone[l.node], uint64(len(l.w.source[l.group].entries)+1)
+		l.w.mu.Unlock()
+		if !alone {
+			l.w.pause(5 * time.Millisecond)
+			l.w.runs(l.node)
+			return index, nil
+		}
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
 	}
-	return s
 }
 
 func (l sourceLog) Changed() <-chan struct{} {
@@ -138,11 +184,18 @@ func (s sourceNode) identity() source.Identity {
 	return source.Identity{Cluster: sourceID, Role: "primary", Fenced: s.w.source[0].by.Number > 0}
 }
 
+var errAlone = errors.New("no majority answers")
+
 // Drain fences every group for a switch, one after the other, or opens them again.
 func (s sourceNode) Drain(_ context.Context, d wire.Drain) (wire.DrainAnswer, error) {
 	for group := range uint64(groups) {
+		s.w.runs(s.node)
 		s.w.mu.Lock()
 		g := s.w.source[group]
+		if s.w.alone[s.node] {
+			s.w.mu.Unlock()
+			return wire.DrainAnswer{}, errAlone
+		}
 		switch {
 		case d.Cancelled:
 			if first := s.w.standby[0].now; first.Role == link.Promoted && first.Accepted && first.Switch == d.Switch {
@@ -158,7 +211,7 @@ func (s sourceNode) Drain(_ context.Context, d wire.Drain) (wire.DrainAnswer, er
 			s.w.commit(group, fenceMark+d.Switch)
 		}
 		s.w.mu.Unlock()
-		s.w.pause() // the standby may see some of the fences only
+		s.w.pause(100 * time.Millisecond) // the standby may see some of the fences only
 	}
 	return wire.DrainAnswer{State: "fenced"}, nil
 }

@@ -33,6 +33,7 @@ const (
 
 // World is a source and its standby.
 type World struct {
+	seed    uint64
 	rng     *rand.Rand // what happens: the driver's alone
 	network *network
 
@@ -42,6 +43,8 @@ type World struct {
 	standby    []*standbyGroup
 	apart      map[[2]int]bool      // nodes of the standby that do not reach one another
 	lags       [nodes]time.Duration // of the source: how much later a node sees an entry, at most
+	alone      [nodes]bool          // of the source: cut off from the others, which go on
+	stopped    [nodes]bool          // of the source: does nothing, and does not know of it
 	sourceDead bool
 	published  int
 	err        error
@@ -57,7 +60,7 @@ type World struct {
 // New starts both clusters; dir is a folder for the run's files.
 func New(seed uint64, dir string) (*World, error) {
 	w := &World{
-		rng: rand.New(rand.NewPCG(seed, 1)), jitter: rand.New(rand.NewPCG(seed, 2)), network: newNetwork(), apart: map[[2]int]bool{},
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), jitter: rand.New(rand.NewPCG(seed, 2)), network: newNetwork(), apart: map[[2]int]bool{},
 		Met: map[string]int{},
 	}
 	for i := range groups {
@@ -113,6 +116,7 @@ func (w *World) start(token string) error {
 		running.Go(func() { c.Run(ctx) })
 	}
 	w.stop = func() {
+		w.heal()
 		cancel()
 		for _, l := range w.links {
 			l.Close()
@@ -149,10 +153,10 @@ func (w *World) after(most time.Duration, do func()) {
 	})
 }
 
-// pause lets a little time pass.
-func (w *World) pause() {
+// pause lets a little time pass, most at the most.
+func (w *World) pause(most time.Duration) {
 	w.mu.Lock()
-	d := time.Duration(w.jitter.Int64N(int64(100 * time.Millisecond)))
+	d := time.Duration(w.jitter.Int64N(int64(most)))
 	w.mu.Unlock()
 	time.Sleep(d)
 }
@@ -187,7 +191,7 @@ func (w *World) live(d time.Duration) {
 // trouble changes something for the worse or the better. w.mu is held.
 func (w *World) trouble() {
 	r := road{w.rng.IntN(nodes), w.rng.IntN(nodes)}
-	switch w.rng.IntN(7) {
+	switch w.rng.IntN(8) {
 	case 0, 1:
 		w.Met["cut roads"]++
 		w.network.set(r, true)
@@ -206,6 +210,23 @@ func (w *World) trouble() {
 			w.Met["nodes apart"]++
 			w.apart[pair] = !w.apart[pair]
 		}
+	case 7:
+		w.minority()
+	}
+}
+
+// minority cuts a node of the source off from the others, or stops it: one at a time, so that a majority goes on. w.mu is held.
+func (w *World) minority() {
+	for n := range nodes {
+		w.rejoin(n)
+	}
+	switch n := w.rng.IntN(nodes); w.rng.IntN(3) {
+	case 0:
+		w.Met["source nodes alone"]++
+		w.alone[n] = true
+	case 1:
+		w.Met["source nodes stopped"]++
+		w.stopped[n] = true
 	}
 }
 
@@ -215,6 +236,9 @@ func (w *World) heal() {
 	defer w.mu.Unlock()
 	clear(w.apart)
 	clear(w.lags[:])
+	for n := range nodes {
+		w.rejoin(n)
+	}
 	for s := range nodes {
 		for n := range nodes {
 			w.network.set(road{n, s}, false)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/understudy-mq/understudy/core/entry"
@@ -18,6 +20,8 @@ const (
 	// would be asked as often as a standby can apply otherwise, and asking costs it more than entries do. Not where a
 	// confirm waits for the reader.
 	pace = 20 * time.Millisecond
+	// proveTimeout is how long a beat waits for a majority: it is answered without a proof then, and comes again.
+	proveTimeout = 500 * time.Millisecond
 )
 
 // buffer is an answer's, used again.
@@ -83,7 +87,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (s *Server) answer(w http.ResponseWriter, log Log, q wire.ReadRequest) {
-	id, at, stale := s.o.Identity(), q.After, log.Status().StaleMillis // as old as what is applied by then, or older
+	id, at := s.o.Identity(), q.After
 	most := min(max(q.BytesMax, 1), wire.ReadBytesMax)
 	first, err := log.ReadLink(at.Index, at.Term, at.Hash, min(stepBytes, most))
 	if err != nil {
@@ -93,7 +97,7 @@ func (s *Server) answer(w http.ResponseWriter, log Log, q wire.ReadRequest) {
 	}
 	head := wire.Head{
 		Status: statuses[first.Status], Cluster: id.Cluster, Generation: id.Generation, Node: s.o.Node,
-		Stale: stale, Applied: first.Applied, Stamp: first.Stamp, First: first.First, Term: first.Term, Hash: first.Hash,
+		Applied: first.Applied, Stamp: first.Stamp, First: first.First, Term: first.Term, Hash: first.Hash,
 	}
 	if q.Cluster != "" && q.Cluster != id.Cluster {
 		head.Status, first.Entries = wire.Mismatch, nil
@@ -148,13 +152,49 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := s.o.Identity()
+	var proven map[uint64]uint64
 	if q.Cluster == "" || q.Cluster == id.Cluster {
 		s.note(q.Reader, q.Standby, q.Level, q.Positions)
+		proven = s.prove(r.Context(), q)
 	}
 	a := wire.BeatAnswer{Cluster: id.Cluster, Generation: id.Generation, Node: s.o.Node, Role: id.Role, Fenced: id.Fenced, Hold: s.o.Notes.Held(q.Reader)}
 	for g, log := range s.o.Logs {
-		state := log.Status()
-		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: state.Applied, StaleMillis: state.StaleMillis})
+		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: log.Status().Applied, Committed: proven[g]})
 	}
 	wire.WriteJSON(w, http.StatusOK, a)
+}
+
+// prove answers, by group, what was committed when the beat came, where that is asked for and can be said in time.
+func (s *Server) prove(ctx context.Context, q wire.Beat) map[uint64]uint64 {
+	ctx, cancel := context.WithTimeout(ctx, proveTimeout)
+	defer cancel()
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	proven := map[uint64]uint64{}
+	for g, log := range s.o.Logs {
+		i := slices.IndexFunc(q.Positions, func(p wire.Position) bool { return p.Group == g })
+		if i < 0 || !slices.Contains(q.Prove, g) {
+			continue
+		}
+		wait.Go(func() {
+			if index, ok := committed(ctx, log, q.Positions[i]); ok {
+				mu.Lock()
+				proven[g] = index
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	return proven
+}
+
+// committed is what is committed in a group's log, if that has the standby's position: what another history has committed (a source
+// that was restored from a backup) proves nothing to a standby.
+func committed(ctx context.Context, log Log, at wire.Position) (uint64, bool) {
+	index, err := log.Committed(ctx)
+	if err != nil {
+		return 0, false
+	}
+	r, err := log.ReadLink(at.Index, at.Term, at.Hash, 0)
+	return index, err == nil && r.Status == replication.ReadEntries
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -18,6 +19,8 @@ type Log interface {
 	// ReadLink reads what this node has applied after a place, at least one entry if there is any.
 	ReadLink(index, term, hash uint64, bytesMax int) (replication.LinkRead, error)
 	Status() replication.Status
+	// Committed is an entry beyond which nothing was committed anywhere when it was called; an error once ctx ends.
+	Committed(ctx context.Context) (index uint64, err error)
 	// Changed is closed when something of Status has changed.
 	Changed() <-chan struct{}
 }

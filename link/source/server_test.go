@@ -21,8 +21,9 @@ type still struct{}
 func (still) ReadLink(index, _, _ uint64, _ int) (replication.LinkRead, error) {
 	return replication.LinkRead{Status: replication.ReadEntries, Applied: index}, nil
 }
-func (still) Status() replication.Status { return replication.Status{Applied: 1 << 40} }
-func (still) Changed() <-chan struct{}   { return nil }
+func (still) Status() replication.Status                { return replication.Status{Applied: 1 << 40} }
+func (still) Changed() <-chan struct{}                  { return nil }
+func (still) Committed(context.Context) (uint64, error) { return 1 << 40, nil }
 
 // asked notes what the source was asked to do.
 type asked struct{ notes, switches int }

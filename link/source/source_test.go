@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ import (
 type endless struct {
 	n     uint64
 	fails uint64 // reading after this entry fails; 0 for never
+	lone  bool   // no majority can be asked
+	other bool   // what a reader has is another history
+	asked int    // for what is committed
 	moved chan struct{}
 }
 
@@ -31,6 +35,9 @@ func newEndless(n uint64) *endless { return &endless{n: n, moved: make(chan stru
 func (l *endless) ReadLink(index, _, _ uint64, bytesMax int) (r replication.LinkRead, err error) {
 	if l.fails != 0 && index >= l.fails {
 		return r, errors.New("the disk is broken")
+	}
+	if l.other {
+		return replication.LinkRead{Status: replication.ReadMismatch}, nil
 	}
 	r = replication.LinkRead{Status: replication.ReadEntries, Applied: l.n, First: 1}
 	for i := index + 1; i <= l.n && (len(r.Entries) == 0 || 10*(len(r.Entries)+1) <= bytesMax); i++ {
@@ -42,6 +49,16 @@ func (l *endless) ReadLink(index, _, _ uint64, bytesMax int) (r replication.Link
 func (l *endless) Status() replication.Status { return replication.Status{Applied: l.n, Leader: 1} }
 
 func (l *endless) Changed() <-chan struct{} { return l.moved }
+
+// Committed is further than what is applied.
+func (l *endless) Committed(ctx context.Context) (uint64, error) {
+	l.asked++
+	if l.lone {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	return l.n + 2, nil
+}
 
 func (l *endless) grow() {
 	l.n++
@@ -279,5 +296,40 @@ func TestEveryReadAndBeatIsNoted(t *testing.T) {
 	readers := r.Readers()
 	if len(readers) != 1 || readers[0].Name != "reader" || readers[0].Level != 4 || len(readers[0].Positions) != 1 {
 		t.Errorf("readers %+v", readers)
+	}
+}
+
+func TestABeatProvesWhatIsCommittedOnlyWhereThatIsAskedForAndIsTheStandbysHistory(t *testing.T) {
+	here := []wire.Position{{Group: 1, Position: entry.Position{Index: 2}}, {Group: 1}, {Group: 77}}
+	for what, c := range map[string]struct {
+		beat         wire.Beat
+		lone, other  bool
+		asked        int
+		wantProven   uint64
+		wantAnswered time.Duration
+	}{
+		"asked for":                 {beat: wire.Beat{Positions: here, Prove: []uint64{1, 1, 77}}, asked: 1, wantProven: 7},
+		"not asked for":             {beat: wire.Beat{Positions: here}},
+		"of no position":            {beat: wire.Beat{Prove: []uint64{1}}},
+		"of another cluster":        {beat: wire.Beat{Cluster: "another", Positions: here, Prove: []uint64{1}}},
+		"of another history":        {beat: wire.Beat{Positions: here, Prove: []uint64{1}}, other: true, asked: 1},
+		"of a node without company": {beat: wire.Beat{Positions: here, Prove: []uint64{1}}, lone: true, asked: 1, wantAnswered: proveTimeout},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 5, nil)
+			r.log.lone, r.log.other = c.lone, c.other
+			c.beat.Reader, c.beat.Standby = "reader", "standby"
+			began := time.Now()
+			var a wire.BeatAnswer
+			if err := wire.ReadJSON(r.post(wire.PathBeat, "", c.beat).Body, &a); err != nil || len(a.Groups) != 1 {
+				t.Fatalf("%s: answered %+v, %v", what, a, err)
+			}
+			if want := (wire.GroupBeat{Group: 1, Applied: 5, Committed: c.wantProven}); a.Groups[0] != want {
+				t.Errorf("%s: answered %+v, want %+v", what, a.Groups[0], want)
+			}
+			if took := time.Since(began); took != c.wantAnswered || r.log.asked != c.asked {
+				t.Errorf("%s: answered after %v, the log was asked %d times", what, took, r.log.asked)
+			}
+		})
 	}
 }

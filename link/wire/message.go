@@ -50,6 +50,8 @@ type Beat struct {
 	Cluster   string     `json:"cluster,omitempty"`
 	Level     uint64     `json:"level"`
 	Positions []Position `json:"positions"`
+	// Prove are groups of which the node is to prove, if it can, what is committed (GroupBeat).
+	Prove []uint64 `json:"prove,omitempty"`
 }
 
 // BeatAnswer is how far the source node is.
@@ -72,12 +74,13 @@ type Hold struct {
 	Left    int64  `json:"left_bytes"` // that the log may still grow by; -1 if that is not known
 }
 
-// GroupBeat is a source's group: what its node has applied, and how old that may be (replication.Status: the node hears of no
-// leader, or has not applied what it has heard of; what others have committed since it does not know).
+// GroupBeat is a source's group: what its node has applied, which says nothing of what others have, and what is proven.
 type GroupBeat struct {
-	Group       uint64 `json:"group"`
-	Applied     uint64 `json:"applied"`
-	StaleMillis int64  `json:"stale_ms"`
+	Group   uint64 `json:"group"`
+	Applied uint64 `json:"applied"`
+	// Committed is an entry beyond which nothing was committed anywhere in the source when the beat was sent: a majority has said so
+	// since it came (replication.Group.Committed), and the standby's position is a place of this log. 0: nothing is proven.
+	Committed uint64 `json:"committed,omitempty"`
 }
 
 // SeedRequest asks for a snapshot of every group, under the name by which the standby will read.

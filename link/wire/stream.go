@@ -49,7 +49,6 @@ type Head struct {
 	Node       uint64
 	Applied    uint64 // the newest entry of the group that this node has applied, and its stamp (Unix ms)
 	Stamp      int64
-	Stale      int64  // milliseconds: how old what it has applied may be, as GroupBeat has it
 	First      uint64 // the first entry that it has
 	Term, Hash uint64 // Mismatch: what it has at the position
 }
@@ -79,7 +78,7 @@ func NewWriter(w io.Writer, h Head) *Writer {
 	b = appendString(b, h.Cluster)
 	b = binary.AppendUvarint(b, h.Generation.Number)
 	b = appendString(b, h.Generation.Cluster)
-	for _, v := range [...]uint64{h.Node, h.Applied, uint64(h.Stamp), uint64(h.Stale), h.First, h.Term, h.Hash} {
+	for _, v := range [...]uint64{h.Node, h.Applied, uint64(h.Stamp), h.First, h.Term, h.Hash} {
 		b = binary.AppendUvarint(b, v)
 	}
 	x.frame(frameHead, b, nil)
@@ -162,11 +161,11 @@ func (x *Reader) readHead(p *parser) bool {
 	x.Cluster = p.text()
 	x.Generation.Number = p.uvarint()
 	x.Generation.Cluster = p.text()
-	var stamp, stale uint64
-	for _, v := range [...]*uint64{&x.Node, &x.Applied, &stamp, &stale, &x.First, &x.Term, &x.Hash} {
+	var stamp uint64
+	for _, v := range [...]*uint64{&x.Node, &x.Applied, &stamp, &x.First, &x.Term, &x.Hash} {
 		*v = p.uvarint()
 	}
-	x.Stamp, x.Stale = int64(stamp), int64(stale)
+	x.Stamp = int64(stamp)
 	return p.whole() && x.Status >= Entries && x.Status <= Ahead
 }
 

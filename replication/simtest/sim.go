@@ -38,10 +38,11 @@ type Sim struct {
 	source  *source // of a standby; nil for a cluster of its own
 
 	prints map[uint64]print // by index: what every machine must be there
+	known  uint64           // the newest entry that any node has ever known to be committed
 	debug  *slog.Logger
 
 	// Counters of what a run has met with, to see that it met with it.
-	Crashes, Cuts, Partitions, Snapshots, Submitted, Unregistered, MemberChanges int
+	Crashes, Cuts, Partitions, Snapshots, Submitted, Unregistered, MemberChanges, Asked, Proven int
 }
 
 type print struct{ hash, node uint64 }
@@ -182,6 +183,7 @@ func (n *simNode) submit() {
 // move lets a node do something: a turn, some applying, a sync.
 func (n *simNode) move() {
 	n.node.Turn(0)
+	n.sim.known = max(n.sim.known, n.node.Group(0).Status().Commit)
 	if n.stale != nil && n.stale == n.open {
 		n.sim.fail("node %d installed a snapshot and kept its registration", n.id)
 	}
@@ -209,6 +211,20 @@ func (n *simNode) look() {
 	n.sim.prints[index] = print{hash, n.id}
 }
 
+// ask asks a node what is committed. Whenever it answers, what anybody knew when it was asked is within that.
+func (n *simNode) ask(answer func()) {
+	s := n.sim
+	known, asked := s.known, s.now
+	s.Asked++
+	n.node.Committed(0, func(index uint64) {
+		s.Proven++
+		if index < known {
+			s.fail("node %d, asked at %v, said at %v that nothing was committed beyond entry %d: entry %d was", n.id, asked, s.now, index, known)
+		}
+		answer()
+	})
+}
+
 // tick lets one tick's time pass, submitting values with odds of one in quiet per node and round.
 func (s *Sim) tick(quiet int) {
 	s.now += tickTime
@@ -232,6 +248,9 @@ func (s *Sim) tick(quiet int) {
 			}
 			if s.source != nil {
 				n.live()
+			}
+			if quiet > 0 && s.rng.IntN(quiet) == 0 {
+				n.ask(func() {})
 			}
 			n.move()
 		}

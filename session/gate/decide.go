@@ -141,22 +141,22 @@ func (x *Gate) present(name string, now time.Time) bool {
 }
 
 // Slow names the vhosts whose publishers have to wait, and why: confirms wait for a standby in some way, and it is further
-// behind than the policy's bound. A new map.
+// behind than the policy's bound, as of the last look. A new map.
 func (x *Gate) Slow() map[string]string {
 	slow := map[string]string{}
 	for _, g := range x.groups {
 		if g.on.Load() {
-			g.slow(slow, x.o.Now())
+			g.slow(slow)
 		}
 	}
 	return slow
 }
 
-func (g *group) slow(slow map[string]string, now time.Time) {
+func (g *group) slow(slow map[string]string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range g.confirms {
-		if g.holds(&c) && g.late(&c, now) {
+		if g.behind[c.Vhost] {
 			slow[c.Vhost] = fmt.Sprintf("%s is more than %v behind (link-max-lag)", g.link.ConfirmsFor, time.Duration(c.MaxLag)*time.Millisecond)
 		}
 	}

@@ -5,8 +5,8 @@
 // For a vhost in mode sync, replies, confirms and what follows them on the same channel wait for the named standby's
 // position to reach the entries that they come of, and the system group's entries that were applied by then; what is
 // delivered to a channel that waits for nothing goes through, and so do replies to opening and consuming. A vhost in mode bounded waits in the same way while the
-// standby is further behind than its policy has it, so that what was confirmed is never older than that; Slow names the
-// vhosts whose publishers have to wait for as long.
+// standby is further behind than its policy has it, until it has come to half of that, so that what was confirmed is never older; Slow
+// names the vhosts whose publishers have to wait for as long.
 //
 // Which standby is waited for, and whether at all, is in the group's machine (core.Link). Decide, called regularly, has
 // the group's leader propose each change: the first standby that has caught up after the policy was set holds the gate; one

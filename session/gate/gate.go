@@ -56,6 +56,7 @@ type group struct {
 	mu       sync.Mutex
 	link     core.Link
 	confirms []core.Confirm
+	behind   map[string]bool // vhosts whose standby is too far behind at present
 	sync     map[string]bool // vhosts whose replies wait at present
 	waits    map[uint64]bool // sessions, whether of such a vhost; as far as met
 	held     []item
@@ -215,12 +216,19 @@ func (g *group) refresh() {
 // set finds out which vhosts wait: those in mode sync, and those in mode bounded while the standby is too far behind. It
 // says whether that has changed. g.mu is held.
 func (g *group) set(now time.Time) (changed bool) {
-	next := map[string]bool{}
+	next, behind := map[string]bool{}, map[string]bool{}
 	for _, c := range g.confirms {
-		if g.holds(&c) && (c.Mode == core.ConfirmSync || g.late(&c, now)) {
+		if !g.holds(&c) {
+			continue
+		}
+		if g.late(&c, now) {
+			behind[c.Vhost] = true
+		}
+		if c.Mode == core.ConfirmSync || behind[c.Vhost] {
 			next[c.Vhost] = true
 		}
 	}
+	g.behind = behind
 	if maps.Equal(next, g.sync) {
 		return false
 	}
@@ -235,9 +243,14 @@ func (g *group) holds(c *core.Confirm) bool {
 		(g.link.Confirms == entry.GateUp || g.link.Confirms == entry.GateDegraded && c.Degrade < 0)
 }
 
-// late says whether the standby is further behind than a vhost's policy has it.
+// late says whether the standby is further behind than a vhost's policy has it. Once it was, it has to come to half of that: at
+// the bound publishers would be stopped and let go at every look.
 func (g *group) late(c *core.Confirm, now time.Time) bool {
-	return g.lag(now) > time.Duration(c.MaxLag)*time.Millisecond
+	bound := time.Duration(c.MaxLag) * time.Millisecond
+	if g.behind[c.Vhost] {
+		bound /= 2
+	}
+	return g.lag(now) > bound
 }
 
 // dispatch passes on what need not wait and keeps the rest.

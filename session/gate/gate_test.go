@@ -280,6 +280,36 @@ func TestBoundedHoldsConfirmsOnlyWhileTheStandbyIsTooFarBehind(t *testing.T) {
 	}
 }
 
+// A link that takes about as long as the bound: whoever is let go at once is stopped again at once.
+func TestPublishersAreNotStoppedAndLetGoAtEveryLookAboutTheBound(t *testing.T) {
+	const bound, look = time.Second, 100 * time.Millisecond
+	for _, takes := range []time.Duration{bound - look, bound, bound + look, bound + 3*look, 2 * bound} {
+		r := newRig(t, "link-confirm", "bounded", "link-max-lag", "1s")
+		r.up()
+		var applied []uint64 // at each look
+		slow, changes, published := false, 0, 0
+		for range int(time.Minute / look) {
+			if !slow {
+				r.publish()
+				published++
+			}
+			applied = append(applied, r.data.Index)
+			if back := len(applied) - 1 - int(takes/look); back >= 0 {
+				r.gate.Covered(standby, dataGroup, applied[back])
+			}
+			r.pass(look)
+			if was := slow; was != (len(r.gate.Slow()) > 0) {
+				slow = !was
+				changes++
+			}
+		}
+		t.Logf("a link that takes %v: publishers were stopped or let go %d times in a minute, %d messages", takes, changes, published)
+		if most := 2*int(time.Minute/bound) + 1; changes > most {
+			t.Errorf("a link that takes %v: publishers were stopped or let go %d times in a minute, want no more than %d", takes, changes, most)
+		}
+	}
+}
+
 func TestReadingWaitsForNoStandby(t *testing.T) {
 	for _, mode := range []string{"sync", "bounded"} {
 		r := newRig(t, "link-confirm", mode)

@@ -41,14 +41,18 @@ type LinkGroup struct {
 	Role     string       `json:"role"`
 	State    string       `json:"state"` // idle, seeding, following, waiting, halted
 	Position LinkPosition `json:"position"`
-	// LagEntries are known at the source and not applied here; LagSeconds is the age of the oldest of them, or for how long
-	// the source has been silent: since its last word, or since the node started. Both are 0 where the cluster is no standby.
+	// LagEntries are known at the source and not applied here; LagSeconds is the age of the oldest of them, or for how long no
+	// node of the source has proven how far it is (it is silent, or cut off from its own cluster): since one last did, or since this
+	// node started. Both are 0 where the cluster is no standby.
 	LagEntries uint64   `json:"lag_entries"`
 	LagSeconds float64  `json:"lag_seconds"`
 	ContactAge *float64 `json:"contact_age_seconds"` // null before the first answer
-	SourceNode string   `json:"source_node,omitempty"`
-	Mismatches uint64   `json:"mismatches"`
-	Error      *string  `json:"error"`
+	// CompleteAge is how long ago nothing was committed at the source that is not here, as is proven: what a promotion now would name
+	// as missing_since. Null where that is not known, and where the cluster is no standby.
+	CompleteAge *float64 `json:"complete_age_seconds"`
+	SourceNode  string   `json:"source_node,omitempty"`
+	Mismatches  uint64   `json:"mismatches"`
+	Error       *string  `json:"error"`
 }
 
 // LinkSource is a node of the source.
@@ -112,8 +116,8 @@ type PromotionGroup struct {
 	LagEntries  uint64   `json:"lag_entries"`
 	LastContact *int64   `json:"last_contact"` // Unix ms; null if there was none since the node started
 	ContactAge  *float64 `json:"contact_age_seconds"`
-	// MissingSince: all that the source confirmed before is here. Unix ms of this node's clock; null if this node cannot
-	// tell; after a planned switch nothing is missing at all.
+	// MissingSince: all that the source confirmed before is here. Unix ms of this node's clock: whoever compares it with another
+	// machine's takes off what the two clocks differ by. Null if this node cannot tell; after a planned switch nothing is missing at all.
 	MissingSince *int64 `json:"missing_since"`
 	Sessions     int    `json:"sessions_live"`
 }

@@ -68,6 +68,9 @@ func TestAStandbyTakesOverWhatItsSourceHad(t *testing.T) {
 		t.Errorf("readers %+v", readers)
 	}
 	eventually(t, "the standby counts the session", func() bool { return standby.liveSessions()[1]+standby.liveSessions()[2] > 0 })
+	eventually(t, "the standby knows since when it may lack something", func() bool {
+		return !slices.ContainsFunc(standby.Link().Groups, func(g api.LinkGroup) bool { return g.CompleteAge == nil })
+	})
 	stop(t, source)
 	p, err := standby.Promote(t.Context())
 	if err != nil {

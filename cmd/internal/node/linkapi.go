@@ -92,6 +92,8 @@ func (n *Node) linkGroups() []api.LinkGroup {
 		}
 		if !follows { // there is nothing to lag behind
 			row.LagEntries, row.LagSeconds, row.ContactAge = 0, 0, nil
+		} else if at := f.Lag.CaughtUp; !at.IsZero() {
+			row.CompleteAge = age(time.Since(at).Seconds())
 		}
 		rows = append(rows, row)
 	}

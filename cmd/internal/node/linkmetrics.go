@@ -53,10 +53,13 @@ func (n *Node) linkMetrics() telemetry.Link {
 	for _, g := range l.Groups {
 		row := telemetry.LinkGroup{
 			Group: g.Group, State: g.State, Position: g.Position.Index, LagEntries: g.LagEntries, LagSeconds: g.LagSeconds,
-			ContactAge: -1, Mismatches: g.Mismatches,
+			ContactAge: -1, CompleteAge: -1, Mismatches: g.Mismatches,
 		}
 		if g.ContactAge != nil {
 			row.ContactAge = *g.ContactAge
+		}
+		if g.CompleteAge != nil {
+			row.CompleteAge = *g.CompleteAge
 		}
 		out.Groups = append(out.Groups, row)
 	}

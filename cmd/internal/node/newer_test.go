@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
@@ -27,6 +28,8 @@ func (newer) ReadLink(index, _, _ uint64, _ int) (r replication.LinkRead, err er
 func (newer) Status() replication.Status { return replication.Status{Applied: 2} }
 
 func (newer) Changed() <-chan struct{} { return nil }
+
+func (newer) Committed(context.Context) (uint64, error) { return 2, nil }
 
 type noNotes struct{}
 

@@ -143,9 +143,9 @@ func (n *Node) liveSessions() map[uint64]int {
 
 // report writes down what the node knows at the cut.
 func (n *Node) report(live map[uint64]int) {
-	first := n.linkState(systemGroup)
+	first, now := n.linkState(systemGroup), time.Now()
 	p := api.Promotion{
-		Kind: "forced", Cluster: n.ClusterID(), Source: first.Source, Generation: first.Generation.Number, At: time.Now().UnixMilli(),
+		Kind: "forced", Cluster: n.ClusterID(), Source: first.Source, Generation: first.Generation.Number, At: now.UnixMilli(),
 		FencesDelivered: n.linkage.reports.get().FencesDelivered,
 	}
 	if first.SwitchState == core.SwitchAccepted {
@@ -160,13 +160,19 @@ func (n *Node) report(live map[uint64]int) {
 		if f.Lag.ContactAge >= 0 {
 			row.LastContact = new(p.At - int64(f.Lag.ContactAge*1000))
 		}
-		if f.Lag.CaughtUpAge >= 0 && !p.NothingCanMissing {
-			row.MissingSince = new(p.At - int64(f.Lag.CaughtUpAge*1000))
+		if !f.Lag.CaughtUp.IsZero() && !p.NothingCanMissing {
+			row.MissingSince = new(moment(f.Lag.CaughtUp, now.Sub(f.Lag.CaughtUp), now))
 		}
 		p.Groups = append(p.Groups, row)
 	}
 	n.linkage.reports.set(p)
 	n.keepReport()
+}
+
+// moment is a moment in Unix ms: what the wall clock read then, or what it reads now less the time that has passed by the monotonic
+// clock, whichever is earlier. The wall clock may have been set back since; the monotonic one stands still while a machine is suspended.
+func moment(read time.Time, passed time.Duration, now time.Time) int64 {
+	return min(read.UnixMilli(), now.Add(-passed).UnixMilli())
 }
 
 // recallReport reads what an earlier process of this node kept.

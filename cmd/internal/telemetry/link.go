@@ -22,13 +22,14 @@ type Link struct {
 
 // LinkGroup is a group of a standby.
 type LinkGroup struct {
-	Group      uint64
-	State      string
-	Position   uint64
-	LagEntries uint64
-	LagSeconds float64
-	ContactAge float64 // negative: there was none
-	Mismatches uint64
+	Group       uint64
+	State       string
+	Position    uint64
+	LagEntries  uint64
+	LagSeconds  float64
+	ContactAge  float64 // negative: there was none
+	CompleteAge float64 // negative: not known
+	Mismatches  uint64
 }
 
 // LinkReader is how far a standby lies behind in a group.
@@ -62,9 +63,9 @@ var (
 type linkCollector struct {
 	read func() Link
 
-	role, state, position, lagEntries, lagSeconds, contactAge, readers, behind *prometheus.Desc
-	holdBytes, holdLeft, holdState, confirms, degraded, generation, fenced     *prometheus.Desc
-	split, mismatch, seed, waiting                                             *prometheus.Desc
+	role, state, position, lagEntries, lagSeconds, contactAge, complete, readers, behind *prometheus.Desc
+	holdBytes, holdLeft, holdState, confirms, degraded, generation, fenced               *prometheus.Desc
+	split, mismatch, seed, waiting                                                       *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*linkCollector)(nil)
@@ -79,8 +80,9 @@ func newLinkCollector(read func() Link) *linkCollector {
 		state:      desc("follower_state", "1 for what a standby's follower does on this node.", "group", "state"),
 		position:   desc("position_index", "Entry of the source's log that was replayed last.", "group"),
 		lagEntries: desc("lag_entries", "Entries that the source is known to have and this node has not.", "group"),
-		lagSeconds: desc("lag_seconds", "Age of the oldest of those, or of the source's silence.", "group"),
+		lagSeconds: desc("lag_seconds", "Age of the oldest of those, or of the newest proof of how far the source is.", "group"),
 		contactAge: desc("contact_age_seconds", "Time since the source's newest answer was asked for.", "group"),
+		complete:   desc("complete_age_seconds", "Time since nothing was committed at the source that is not here: what a crash now would cost at most.", "group"),
 		readers:    desc("readers", "Standbys that have asked this node."),
 		behind:     desc("reader_behind_entries", "Entries that this node has and a standby has not.", "reader", "group"),
 		holdBytes:  desc("hold_bytes", "Log that has entries which a standby has not.", "reader"),
@@ -131,6 +133,9 @@ func (c *linkCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.lagSeconds, g.LagSeconds, id)
 		if g.ContactAge >= 0 {
 			gauge(c.contactAge, g.ContactAge, id)
+		}
+		if g.CompleteAge >= 0 {
+			gauge(c.complete, g.CompleteAge, id)
 		}
 		ch <- prometheus.MustNewConstMetric(c.mismatch, prometheus.CounterValue, float64(g.Mismatches), id)
 	}
