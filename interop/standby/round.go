@@ -282,9 +282,8 @@ func (r *round) makeVhost(ctx context.Context, i int) error {
 
 // trouble does things to both sides while the load runs, and leaves everything in order.
 func (r *round) trouble(ctx context.Context) error {
-	choice := faultsFor(r.seeded, r.powered)
 	for end := time.Now().Add(r.load); time.Now().Before(end) && ctx.Err() == nil; {
-		f := choice[r.rng.IntN(len(choice))]
+		f := r.choose()
 		r.res.faults = append(r.res.faults, f.name)
 		if err := f.do(r); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
