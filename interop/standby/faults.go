@@ -113,7 +113,6 @@ func (r *round) loseSource() error {
 		r.Source.KillAll()
 		return nil
 	}
-	r.res.faults = append(r.res.faults, "lost:power")
 	return r.cutPower(r.Source.Members())
 }
 
@@ -144,28 +143,4 @@ func (r *round) deafenOne(c *harness.Cluster) error {
 	r.last()
 	c.Heal()
 	return nil
-}
-
-// midstFault happens to a node of the standby while that takes over.
-type midstFault struct {
-	name string
-	do   func(*harness.Node) error
-}
-
-// midstLasts is how long, longer than a promotion takes by itself.
-const midstLasts = 700 * time.Millisecond
-
-var midstFaults = []midstFault{
-	{"kill", func(n *harness.Node) error {
-		n.Kill9()
-		time.Sleep(midstLasts)
-		return n.Start()
-	}},
-	{"pause", func(n *harness.Node) error {
-		if err := n.Pause(); err != nil {
-			return err
-		}
-		time.Sleep(midstLasts)
-		return n.Resume()
-	}},
 }
