@@ -53,9 +53,16 @@ type Cluster interface {
 	Hosts() []string
 	// FenceTaken notes for good that the former source's node at the address has confirmed that its cluster is fenced.
 	FenceTaken(address string)
-	// EmptyFingerprint and Seeded are what a group is attached with: the state of an empty machine at the log's origin, or
-	// the seed's.
-	Begins(group uint64) (at entry.Position, fingerprint uint64)
+	// Begins is what a group is attached with.
+	Begins(group uint64) Beginning
+}
+
+// Beginning is where a standby's group begins to replay, and its state's fingerprint there: of an empty machine at the log's
+// origin, of a seed, or of a former source that was wound back (entry.LinkAttach.Rewound).
+type Beginning struct {
+	At          entry.Position
+	Fingerprint uint64
+	Rewound     bool
 }
 
 // Conductor carries out what a standby's life consists of beside replaying: attaching to the source, promotion, the planned
@@ -125,9 +132,10 @@ func (c *Conductor) attach(groups []uint64) {
 	}
 	for _, g := range groups {
 		if s := c.cluster.Standing(g); s.Role == Primary && s.Leads {
-			at, print := c.cluster.Begins(g)
+			b := c.cluster.Begins(g)
 			c.propose(g, &entry.LinkAttach{
-				Cluster: c.cluster.ID(), Source: source.Cluster, Generation: source.Generation, Position: at, Fingerprint: print,
+				Cluster: c.cluster.ID(), Source: source.Cluster, Generation: source.Generation, Position: b.At, Fingerprint: b.Fingerprint,
+				Rewound: b.Rewound,
 			})
 		}
 	}

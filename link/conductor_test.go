@@ -45,12 +45,12 @@ type member struct {
 	id int
 }
 
-func (m member) ID() string                                  { return standbyID }
-func (m member) Groups() []uint64                            { return []uint64{0, 1, 2} }
-func (m member) Waits() bool                                 { return m.waits }
-func (m member) Hosts() []string                             { return nil }
-func (m member) FenceTaken(string)                           {}
-func (m member) Begins(uint64) (p entry.Position, fp uint64) { return p, 0 }
+func (m member) ID() string                  { return standbyID }
+func (m member) Groups() []uint64            { return []uint64{0, 1, 2} }
+func (m member) Waits() bool                 { return m.waits }
+func (m member) Hosts() []string             { return nil }
+func (m member) FenceTaken(string)           {}
+func (m member) Begins(uint64) (b Beginning) { return b }
 
 func (m member) Standing(group uint64) Standing {
 	m.mu.Lock()
