@@ -60,6 +60,7 @@ type Link struct {
 	Stamp            int64          // of the cut (Unix ms)
 	Print            uint64         // of a promoted group: the fingerprint of its state at the cut
 	Diverged         uint64         // index in the source's log after which the states differ; 0 for none. Nothing is replayed any more
+	Rewound          bool           // the state is the source's at its own cut: what is replayed next is the source's promotion
 	SourceGate       Gate
 	Switch           string
 	SwitchState      SwitchState
@@ -90,6 +91,7 @@ func (l *linkRow) code(c *rowCoder) {
 	c.i64(&l.Stamp)
 	c.u64(&l.Print)
 	c.u64(&l.Diverged)
+	c.boolean(&l.Rewound)
 	l.SourceGate.code(c)
 	c.str(&l.Switch)
 	c.u8((*uint8)(&l.SwitchState))
@@ -138,6 +140,8 @@ func mutedGate() Gate { return Gate{Fenced: true} }
 // passes says whether a command counts at a gate that is fenced.
 func (m *Machine) passes(k entry.Kind) bool {
 	switch {
+	case m.replaying && m.gate == &m.muted: // the source's promotion
+		return k == entry.KindLinkPromote
 	case k >= entry.KindLinkAttach && k <= entry.KindLinkGate, k == entry.KindClusterInit, k == entry.KindNodeAddress:
 		return true
 	case m.gate == &m.muted:
@@ -190,6 +194,9 @@ func (m *Machine) applyReplay(index uint64, data []byte) error {
 			return m.failed(index, err)
 		}
 		m.replaying, m.gate = true, &m.link.SourceGate
+		if m.link.Rewound { // the source was a standby when it applied this
+			m.gate, r.Stamp = &m.muted, 0
+		}
 		m.nowhere.Node, m.nowhere.List = ^uint64(0), m.nowhere.List[:0]
 		err = m.run(index, data, r, &m.nowhere)
 		m.replaying = false
@@ -257,7 +264,7 @@ func (m *Machine) applyLinkAttach(x *entry.LinkAttach) {
 	if !m.ours(x.Cluster) || l.Role != RolePrimary || m.fingerprint != x.Fingerprint {
 		return
 	}
-	l.Role, l.Source, l.SourceGeneration, l.Position = RoleStandby, x.Source, x.Generation, x.Position
+	l.Role, l.Source, l.SourceGeneration, l.Position, l.Rewound = RoleStandby, x.Source, x.Generation, x.Position, x.Rewound
 	m.gate = &m.muted
 	m.linked(x.Kind(), "")
 }

@@ -15,6 +15,10 @@ const (
 // source's nodes is not any more, and their registrations mean nothing here.
 func (m *Machine) applyLinkPromote(x *entry.LinkPromote) {
 	l := &m.link
+	if m.replaying {
+		m.replayPromotion(x)
+		return
+	}
 	if !m.ours(x.Cluster) || l.Role != RoleStandby || x.Switch != "" && l.Switch == x.Switch && l.SwitchState == SwitchCancelled {
 		return
 	}
@@ -24,13 +28,30 @@ func (m *Machine) applyLinkPromote(x *entry.LinkPromote) {
 	fx := m.fx
 	m.fx = &m.nowhere
 	m.nowhere.Node, m.nowhere.List = ^uint64(0), m.nowhere.List[:0]
-	m.disown()
-	m.promoteSessions(x.Generation.Number)
-	m.jump()
-	m.openGate(&l.Gate)
-	m.serve()
+	m.beginPromoted(x.Generation.Number)
 	m.fx = fx
 	m.linked(x.Kind(), "")
+}
+
+// replayPromotion does what the source's promotion did to its state, where this one was wound back to the source's cut.
+// Every other promotion of a source is its local fact.
+func (m *Machine) replayPromotion(x *entry.LinkPromote) {
+	l := &m.link
+	if !l.Rewound || x.Generation != l.SourceGeneration {
+		return
+	}
+	l.Rewound, l.SourceGate = false, Gate{}
+	m.gate = &l.SourceGate
+	m.beginPromoted(x.Generation.Number)
+}
+
+// beginPromoted makes of a source's state at the cut the one with which the promoted cluster begins.
+func (m *Machine) beginPromoted(generation uint64) {
+	m.disown()
+	m.promoteSessions(generation)
+	m.jump()
+	m.openGate(m.gate)
+	m.serve()
 }
 
 // disown detaches every session and forgets the source's nodes.

@@ -85,6 +85,7 @@ func (x *ramble) run(operations int) {
 	for end := x.d.Index + uint64(operations); x.d.Index < end; { // some steps find nothing to do
 		x.step()
 	}
+	changePlaces(x.d)
 }
 
 func (h *wChannel) ref() entry.Ref {

@@ -45,12 +45,12 @@ type member struct {
 	id int
 }
 
-func (m member) ID() string                                  { return standbyID }
-func (m member) Groups() []uint64                            { return []uint64{0, 1, 2} }
-func (m member) Waits() bool                                 { return m.waits }
-func (m member) Hosts() []string                             { return nil }
-func (m member) FenceTaken(string)                           {}
-func (m member) Begins(uint64) (p entry.Position, fp uint64) { return p, 0 }
+func (m member) ID() string                  { return standbyID }
+func (m member) Groups() []uint64            { return []uint64{0, 1, 2} }
+func (m member) Waits() bool                 { return m.waits }
+func (m member) Hosts() []string             { return nil }
+func (m member) FenceTaken(string)           {}
+func (m member) Begins(uint64) (b Beginning) { return b }
 
 func (m member) Standing(group uint64) Standing {
 	m.mu.Lock()
@@ -97,7 +97,7 @@ func (m member) apply(group uint64, s *Standing, cmd entry.Command) (counts bool
 			s.Switch, s.Accepted, s.Cancelled = x.Switch, true, false
 		}
 	case *entry.LinkCancel:
-		if counts = s.Role == Standby && !s.Cancelled; counts {
+		if counts = s.Role == Standby && !(s.Cancelled && s.Switch == x.Switch); counts {
 			s.Switch, s.Accepted, s.Cancelled = x.Switch, false, true
 		}
 	case *entry.LinkPromote:

@@ -122,21 +122,32 @@ func TestEachTroubleHasItsStateAndReason(t *testing.T) {
 
 // A standby that does not know yet whose it is says in every group what it waits for.
 func TestAStandbyThatIsNotAttachedSaysWhatItWaitsFor(t *testing.T) {
-	h, r := newHistory(), newReplica()
-	r.set(func(s *Standing) { s.Role = Primary })
-	n := serve(t, h, func(o *source.Options) { o.Open, o.Read = false, tokensOf(t, "other") })
-	l := New(Options{
-		Addresses: []string{n.address()}, TokenFile: tokenFile(t, "mine"), Name: func() string { return "reader" }, Cluster: func() string { return standbyID },
-		Groups: []uint64{1}, Replicas: map[uint64]Replica{1: r}, Active: func() bool { return true }, Logger: discard(),
-	})
-	if f := l.only(); f.State != Waiting || f.Error == "" {
-		t.Errorf("before it has asked: %+v", f)
-	}
-	if err := l.beat(t.Context(), 0, nil); err == nil {
-		t.Fatal("a wrong token was taken")
-	}
-	if f := l.only(); f.State != Waiting || !strings.Contains(f.Error, "refuses the token") {
-		t.Errorf("with a wrong token: %+v", f)
+	n := serve(t, newHistory(), func(o *source.Options) { o.Open, o.Read = false, tokensOf(t, "good") })
+	for _, c := range []struct {
+		own, token   string
+		asked, leads bool
+		reason       string
+	}{
+		{standbyID, "good", false, true, "has answered"},
+		{"", "good", false, true, "own cluster's id"},
+		{standbyID, "bad", true, true, "refuses the token"},
+		{standbyID, "good", true, true, "attaching it"},
+		{standbyID, "good", true, false, "see what that node waits for"},
+	} {
+		r := newReplica()
+		r.set(func(s *Standing) { s.Role, s.Leads = Primary, c.leads })
+		l := New(Options{
+			Addresses: []string{n.address()}, TokenFile: tokenFile(t, c.token), Name: func() string { return "reader" }, Cluster: func() string { return c.own },
+			Groups: []uint64{1}, Replicas: map[uint64]Replica{1: r}, Active: func() bool { return true }, Logger: discard(),
+		})
+		if c.asked {
+			if err := l.beat(t.Context(), 0, nil); (err == nil) != (c.token == "good") {
+				t.Errorf("%+v: a beat: %v", c, err)
+			}
+		}
+		if f := l.only(); f.State != Waiting || !strings.Contains(f.Error, c.reason) {
+			t.Errorf("%+v: %s, %s", c, f.State, f.Error)
+		}
 	}
 }
 

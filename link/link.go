@@ -222,21 +222,30 @@ func (l *Link) Followers() []Follower {
 		f.mu.Unlock()
 		x.Position, x.Stamp, x.Lag = now.Position, now.Stamp, l.shared.view.lag(g, now.Position.Index)
 		if now.Role == Primary && l.o.Active() {
-			x.State, x.Error = Waiting, l.unattached()
+			x.State, x.Error = Waiting, l.unattached(now.Leads)
 		}
 		list = append(list, x)
 	}
 	return list
 }
 
-// unattached says what a standby waits for that does not know yet whose it is.
-func (l *Link) unattached() string {
+// unattached says what a group waits for that does not know yet whose it is, as this node sees it. Its leader attaches it, once a
+// source node has told that who it is.
+func (l *Link) unattached(leads bool) string {
+	if l.o.Cluster() == "" {
+		return "this node does not know its own cluster's id yet"
+	}
+	if _, known := l.identity(); known && leads {
+		return "this node leads the group and is attaching it to its source"
+	} else if known {
+		return "the node that leads the group has not attached it to its source yet: see what that node waits for"
+	}
 	for _, n := range l.Sources() {
 		if n.Error != "" {
 			return n.Error
 		}
 	}
-	return "it is being attached to its source"
+	return "no node of the source has answered this node yet"
 }
 
 // Sources are the source's nodes as the beats found them.

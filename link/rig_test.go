@@ -143,6 +143,7 @@ func (n *notes) Note(reader, _ string, _ uint64, ps []wire.Position) {
 }
 
 func (n *notes) Hurried(uint64) bool { return true }
+func (n *notes) Returned(string)     {}
 
 func (n *notes) Held(string) *wire.Hold { return nil }
 

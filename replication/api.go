@@ -46,6 +46,14 @@ type Options struct {
 	// ClusterID answers the cluster's UUID, "" while none is known (a cluster that is forming). Safe from any goroutine.
 	ClusterID func() string
 
+	// Image copies the machines' states, as of their newest checkpoints or newer, to a folder that is not there yet. For the time that
+	// a standby follows, images of states that it has reached are kept in ImageDir, with what of the log belongs to them: should it be
+	// promoted, this node can be wound back to where it was cut. nil: none are kept. Fenced says whether this cluster is behind a
+	// fence for good: then they are kept although the standby asks no more; nil is for never.
+	Image    func(dir string) error
+	ImageDir string
+	Fenced   func() bool
+
 	PeerTLS *tls.Config // mutual TLS between peers; nil is plain
 
 	// PeerAddr overrides the address of a peer where it answers one (tests put a proxy between); may be nil. Safe from
@@ -64,6 +72,7 @@ type Options struct {
 	HoldSilence      time.Duration // a standby that is silent for longer is no longer waited for by the log; 1 h
 	HoldDiskPercent  int           // nothing is held for a standby while the volume is as full; 80, and 100 for always
 	CheckpointBytes  int64         // log bytes between checkpoints; 64 MiB
+	ImageInterval    time.Duration // between images, unless much is written; 30 s
 
 	Logger *slog.Logger
 	// Fatal ends the process; it is called once for a failed fsync and the like.
@@ -118,6 +127,10 @@ func (o *Options) EnsureDefaults() {
 	o.HoldSilence = cmp.Or(o.HoldSilence, time.Hour)
 	o.HoldDiskPercent = cmp.Or(o.HoldDiskPercent, 80)
 	o.CheckpointBytes = cmp.Or(o.CheckpointBytes, 64<<20)
+	o.ImageInterval = cmp.Or(o.ImageInterval, 30*time.Second)
+	if o.Fenced == nil {
+		o.Fenced = func() bool { return false }
+	}
 }
 
 // Validate lists every fault of o.
@@ -143,6 +156,9 @@ func (o *Options) Validate() error {
 	}
 	if _, ok := o.Peers[o.NodeID]; !ok && !o.Join {
 		fault("replication: this node (%d) is not among the first members", o.NodeID)
+	}
+	if (o.Image == nil) != (o.ImageDir == "") {
+		fault("replication: images need both a folder and what makes them")
 	}
 	if o.HoldSilence < 0 || o.HoldDiskPercent < 0 || o.HoldDiskPercent > 100 {
 		fault("replication: a hold of %v up to %d %% of the volume makes no sense", o.HoldSilence, o.HoldDiskPercent)

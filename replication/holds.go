@@ -81,6 +81,7 @@ type hold struct {
 	After    map[uint64]uint64 `json:"after"`
 	Level    uint64            `json:"level"`
 	Seen     time.Time         `json:"seen"`
+	Reserved bool              `json:"reserved,omitempty"` // it has not read yet
 	loosened string            // why nothing is kept for it any more; "" while something is
 	told     map[uint64]time.Time
 	recalled time.Time // when the node started that remembered it; zero once its standby was heard of again
@@ -182,12 +183,58 @@ func (h *holds) note(name string, level, group, after uint64) (tell bool) {
 	if x.told == nil {
 		x.told = map[uint64]time.Time{}
 	}
-	x.After[group], x.Level, x.Seen, x.loosened, x.recalled = after, level, h.now(), "", time.Time{}
+	x.After[group], x.Level, x.Seen, x.loosened, x.recalled, x.Reserved = after, level, h.now(), "", time.Time{}, false
 	h.dirty = true
 	if tell = h.now().Sub(x.told[group]) >= holdsTellEvery; tell {
 		x.told[group] = h.now()
 	}
 	return tell
+}
+
+// drop forgets a standby.
+func (h *holds) drop(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.list, name)
+	h.dirty = true
+}
+
+// reserve holds for one that has not read yet.
+func (h *holds) reserve(name string, level uint64, after map[uint64]uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.list[name] == nil {
+		h.makeRoom()
+	}
+	h.list[name] = &hold{After: maps.Clone(after), Level: level, Seen: h.now(), Reserved: true}
+	h.dirty = true
+}
+
+// reached is, by group, how far all the standbys are that the log is kept for; false where there is none.
+func (h *holds) reached(groups []uint64) (at map[uint64]uint64, some bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at = make(map[uint64]uint64, len(groups))
+	for _, x := range h.list {
+		if x.Reserved || !h.lasts(x) {
+			continue
+		}
+		for _, g := range groups {
+			if after := x.After[g]; !some || after < at[g] {
+				at[g] = after
+			}
+		}
+		some = true
+	}
+	return at, some
+}
+
+// pressed says whether the volume is too full for anything to be kept for a standby.
+func (h *holds) pressed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.look()
+	return h.full != ""
 }
 
 func (h *holds) makeRoom() {
@@ -266,6 +313,11 @@ func (h *holds) report(segments []log.SegmentInfo, firsts map[uint64]uint64) []H
 	list := make([]Hold, 0, len(h.list))
 	for _, name := range slices.Sorted(maps.Keys(h.list)) {
 		x := h.list[name]
+		if x.Reserved && !h.lasts(x) { // it never came
+			delete(h.list, name)
+			h.dirty = true
+			continue
+		}
 		r := Hold{Name: name, Positions: maps.Clone(x.After), Level: x.Level, Silent: h.now().Sub(x.Seen).Seconds(), State: HoldReserved}
 		r.Holding = h.lasts(x)
 		r.Reason, r.Left = x.loosened, h.left
@@ -313,6 +365,15 @@ func (n *Node) Hold(name string, level, group, after uint64) {
 		n.tellCovered(name, group, after)
 	}
 }
+
+// Reserve is Hold for a standby that is expected and has not read yet, in all groups at once and on this node only: its members are
+// taken to read level.
+func (n *Node) Reserve(name string, level uint64, after map[uint64]uint64) {
+	n.holds.reserve(name, level, after)
+}
+
+// Unhold forgets the standby called name.
+func (n *Node) Unhold(name string) { n.holds.drop(name) }
 
 // Holds describes what is kept for standbys. Safe from any goroutine.
 func (n *Node) Holds() []Hold {

@@ -44,7 +44,7 @@ type LinkRead struct {
 
 // ReadLink reads the entries after a place of the group's log, up to what this node has applied: at least one if there is
 // any, and no more than bytesMax bytes otherwise. The place is (index, term, hash), hash being the rolling hash there. What was
-// applied before the group was promoted is another cluster's log and counts as purged. Safe from any goroutine.
+// applied before the group was promoted is another cluster's log and counts as purged; the promotion's own entry is the first. Safe from any goroutine.
 //
 // Errors: the log cannot be read (damage, the node is stopping).
 func (g *Group) ReadLink(index, term, hash uint64, bytesMax int) (LinkRead, error) {
@@ -54,7 +54,7 @@ func (g *Group) ReadLink(index, term, hash uint64, bytesMax int) (LinkRead, erro
 		return LinkRead{}, fmt.Errorf("group %d: %w", g.id, err)
 	}
 	_, _, since := g.machine.Standing()
-	first = max(first, since+1)
+	first = max(first, since)
 	r := LinkRead{Status: ReadEntries, Applied: applied, Stamp: g.machine.Stamp(), First: first}
 	switch {
 	case index+1 < first:
@@ -104,6 +104,23 @@ func (g *Group) readAfter(r *LinkRead, index, term, hash uint64, bytesMax int) (
 	}
 	g.hashes.note(entries[len(entries)-1].GetIndex(), hash)
 	return nil
+}
+
+// BeforePromotion is the place in a promoted group's log before the promotion's entry: what a reader has to be at to begin with that.
+// Errors: the group was never promoted; raft.ErrCompacted, the log does not reach back to it any more.
+func (g *Group) BeforePromotion() (index, term, hash uint64, err error) {
+	_, _, since := g.machine.Standing()
+	if since == 0 {
+		return 0, 0, 0, fmt.Errorf("group %d was never promoted", g.id)
+	}
+	index = since - 1
+	if term, err = g.log.Term(index); err == nil {
+		hash, err = g.hashes.at(g, index)
+	}
+	if err != nil {
+		return 0, 0, 0, fmt.Errorf("group %d: the log before its promotion at entry %d: %w", g.id, since, err)
+	}
+	return index, term, hash, nil
 }
 
 // own says whether an entry is raft's own.

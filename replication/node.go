@@ -28,6 +28,7 @@ type Node struct {
 	log    *log.Log
 	net    Network
 	holds  *holds
+	images *images              // the keeper's
 	wires  *transport.Transport // net, but in a Manual node
 	groups map[uint64]*Group
 
@@ -72,6 +73,9 @@ func Start(o Options) (*Node, error) {
 	if err := n.holds.load(); err != nil {
 		n.logger.Error("a standby may need a new seed", "error", err)
 	}
+	if err := n.images.load(); err != nil {
+		n.logger.Error("this node cannot be wound back, should its standby be promoted", "error", err)
+	}
 	if err := n.open(); err != nil {
 		n.cancel()
 		if n.wires != nil {
@@ -85,7 +89,7 @@ func Start(o Options) (*Node, error) {
 
 func newNode(o Options) *Node {
 	n := &Node{
-		opts: o, logger: o.Logger, holds: newHolds(&o), start: time.Now(),
+		opts: o, logger: o.Logger, holds: newHolds(&o), images: newImages(&o), start: time.Now(),
 		groups: map[uint64]*Group{}, conf: map[uint64]membership{}, heardAt: map[uint64]*atomic.Int64{},
 		pins: map[*pinned]struct{}{}, calls: map[uint64]chan response{},
 		asked: map[uint64]asking{}, answering: make(chan struct{}, asksMost),

@@ -112,6 +112,7 @@ func (k *keeper) round(ctx context.Context) {
 		k.since, k.sinceBytes = k.n.mono(), stats.Bytes
 		k.n.checkpoint(ctx)
 	}
+	k.image(ctx, stats.Bytes)
 	k.reclaim(ctx)
 	if err := k.n.holds.save(false); err != nil {
 		k.n.logger.Warn("a restart may cost a standby its hold on the log", "error", err)
@@ -122,20 +123,28 @@ func (k *keeper) round(ctx context.Context) {
 	}
 }
 
-// reclaim drops sealed segments from the oldest on, until one is still needed.
+// reclaim drops sealed segments from the oldest on, until one is still needed. Those that only an image needs are dropped once
+// it is gone.
 func (k *keeper) reclaim(ctx context.Context) {
-	held := false
+	held, kept := false, 0
 	defer func() { k.n.holds.stretch(held) }()
 	for ctx.Err() == nil {
-		segments := k.n.log.Segments()
+		segments := k.n.log.Segments()[kept:]
 		if len(segments) == 0 || !segments[0].Sealed || !k.n.needless(ctx, segments) {
 			return
 		}
 		if held = k.n.held(segments[0]); held {
 			return
 		}
-		if !k.empty(ctx, segments[0]) {
-			return
+		if !k.n.images.spent(segments[0].ID) {
+			if !k.empty(ctx, segments[0]) {
+				return
+			}
+			k.n.images.spend(segments[0])
+		}
+		if kept > 0 || k.n.images.need(segments[0]) {
+			kept++
+			continue
 		}
 		if err := k.drop(segments[0]); err != nil {
 			if !errors.Is(err, log.ErrNeeded) && !errors.Is(err, log.ErrClosed) {
@@ -143,6 +152,7 @@ func (k *keeper) reclaim(ctx context.Context) {
 			}
 			return
 		}
+		k.n.images.dropped(segments[0].ID)
 	}
 }
 
@@ -152,7 +162,7 @@ func (k *keeper) empty(ctx context.Context, s log.SegmentInfo) bool {
 	if live == 0 {
 		return true
 	}
-	total, most := k.n.log.Stats().SegmentBytes, k.n.opts.LogBytesMax
+	total, most := k.n.log.Stats().SegmentBytes-k.n.images.spentBytes(), k.n.opts.LogBytesMax
 	sparse := int64(live) < denseLive*max(1, s.Bytes>>20)
 	if live < 0 || total <= most || !sparse && total <= demandFactor*most {
 		return false

@@ -34,8 +34,8 @@ func switchoverCommand() *cobra.Command {
 	})
 	cmd.Long = `Have the source hand over to this standby. The source stops delivering, lets consumers acknowledge what they have for
 --drain-timeout seconds at most, and fences itself; having everything up to the fences, the standby promotes itself. The
-token of --link-token-file must be one that may fence (--link-fence-token-file on the source). Where it cannot be completed
-it is cancelled, and the source goes on.`
+token of --link-token-file must be one that may fence (--link-fence-token-file on the source). Where it cannot be completed,
+or this command is interrupted, it is cancelled and the source goes on, unless the standby is bound to promote itself already.`
 	cmd.Flags().Float64Var(&drain, "drain-timeout", 5, "seconds that consumers have to acknowledge")
 	return cmd
 }
@@ -87,8 +87,12 @@ func linkStatus(c *client, _ []string) error {
 		return err
 	}
 	fmt.Fprintf(c.out, "%s, generation %d", l.Role, l.Generation)
+	step := ""
+	if l.Switch != nil {
+		step = l.Switch.Step
+	}
 	for _, s := range []struct{ what, text string }{
-		{"source", l.Source}, {"fenced", l.FencedReason}, {"SPLIT BRAIN SUSPECTED", l.SplitBrainReason},
+		{"source", l.Source}, {"planned switch", step}, {"fenced", l.FencedReason}, {"SPLIT BRAIN SUSPECTED", l.SplitBrainReason},
 		{"feature level held back by", l.Level.HeldBy},
 	} {
 		if s.text != "" {

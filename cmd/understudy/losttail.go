@@ -2,13 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/spf13/cobra"
@@ -174,57 +170,4 @@ func (l *lostCommand) describe(cmd entry.Command) {
 	if p, err := message.ParseProperties(m.Properties); err == nil {
 		l.MessageID = p.MessageID
 	}
-}
-
-func rejoinCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "rejoin --data DIR --source HOST:LINKPORT,...",
-		Short: "Make a stopped node of a former source ready to be a standby of the cluster that serves now",
-		Long: `Set aside what a stopped node of a former source holds, so that it begins anew with a seed of the cluster that serves now.
-Nothing is deleted: the former data lies in a folder beside, for understudy link lost-tail. Run it on one node; the others
-join that one with empty folders. The commands are printed. The cluster that serves now must serve its link (--link-serve-token-file).`,
-		Args: arguments(cobra.NoArgs),
-	}
-	data := dataFlag(cmd)
-	source := cmd.Flags().String("source", "", "link addresses of the cluster that serves now")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *source == "" {
-			return usageError{errors.New("--source must name the cluster that serves now")}
-		}
-		return rejoin(cmd.OutOrStdout(), *data, *source)
-	}
-	return cmd
-}
-
-// rejoin moves a former source's data aside, whole.
-func rejoin(out io.Writer, data, source string) error {
-	folder, err := node.OpenFolder(nil, data) // nobody runs on it
-	if err != nil {
-		return err
-	}
-	id := folder.Identity()
-	fresh := folder.Fresh()
-	if err := folder.Close(); err != nil {
-		return err
-	}
-	if fresh {
-		return fmt.Errorf("%s is no node's data folder: start the node with --link-seed right away", data)
-	}
-	aside := fmt.Sprintf("%s.former-%s", filepath.Clean(data), time.Now().UTC().Format("20060102T150405"))
-	if err := os.Rename(data, aside); err != nil {
-		return fmt.Errorf("set the former data aside: %w", err)
-	}
-	_, err = fmt.Fprintf(out, `The former data is in %s.
-Start the node, which begins with a snapshot of the cluster that serves now:
-
-  understudy serve --data %s --node-id %d --link-seed %d --link-source %s --link-token-file FILE
-
-with the addresses and certificates that it had, but without --cluster. Each further node joins it with an empty folder:
-
-  understudy serve --data DIR --node-id N --join http://ADMIN-ADDRESS --peer ADDRESS --link-source %s --link-token-file FILE
-  understudy members promote N --admin-url http://ADMIN-ADDRESS
-
-What only the former cluster had: understudy link lost-tail --data %s --admin-url URL-OF-THE-CLUSTER-THAT-SERVES
-`, aside, data, id.NodeID, id.NodeID, source, source, aside)
-	return err
 }

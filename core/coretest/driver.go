@@ -167,5 +167,27 @@ func (d *Driver) Restart() {
 // Standby is a standby that has replayed every entry so far, and goes on to until it is promoted.
 func (d *Driver) Standby() *Standby { return d.standby }
 
+// Rewound is a group of d's cluster that has come back as a standby of the one that is d's standby now and is about to be promoted with
+// generation g: its state is d's, as a snapshot carries it, and the promotion's entry comes next.
+func (d *Driver) Rewound(g entry.Generation) *Standby {
+	d.t.Helper()
+	d.Checkpoint()
+	s := &Standby{t: d.t, Machine: d.make(1), Index: 11}
+	for _, k := range slices.Sorted(maps.Keys(d.rows)) {
+		if core.LocalRow([]byte(k)) {
+			continue
+		}
+		if err := s.Machine.Load([]byte(k), d.rows[k]); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	if err := s.Machine.Loaded(); err != nil {
+		d.t.Fatal(err)
+	}
+	s.Own(&entry.LinkAttach{Cluster: RewoundCluster, Source: StandbyCluster, Generation: g, Rewound: true,
+		Position: entry.Position{Index: d.standby.Index, Term: 1, Hash: 7}, Fingerprint: d.Machine.Fingerprint()})
+	return s
+}
+
 // Rows is how many rows the checkpoints so far have left.
 func (d *Driver) Rows() int { return len(d.rows) }

@@ -9,6 +9,7 @@ import (
 const (
 	SourceCluster  = "source"
 	StandbyCluster = "standby"
+	RewoundCluster = "rewound" // of the source's nodes once they have come back
 )
 
 // Standby is a group of a standby cluster: a machine that is fed with a source's entries, and with entries of its own.

@@ -72,6 +72,9 @@ type (
 		Generation      Generation // the source's
 		Position        Position
 		Fingerprint     uint64
+		// Rewound: the state is the one at which the source was cut when it was promoted, and Position the place before that
+		// promotion's entry in its log. It comes next, and counts.
+		Rewound bool
 	}
 	// LinkAccept records that the standby will promote itself once it has all fences of the switch (a UUID).
 	LinkAccept struct{ Cluster, Switch string }
@@ -136,6 +139,7 @@ func (x *LinkAttach) code(c *coder) {
 	x.Generation.code(c)
 	x.Position.code(c)
 	c.u64(&x.Fingerprint)
+	c.boolean(&x.Rewound)
 }
 func (x *LinkAccept) code(c *coder)      { c.str(&x.Cluster); c.str(&x.Switch) }
 func (x *LinkCancel) code(c *coder)      { c.str(&x.Cluster); c.str(&x.Switch) }

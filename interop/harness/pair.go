@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,7 +30,7 @@ type Pair struct {
 	Token           string // file of the token with which either may read and fence the other
 	t               testing.TB
 	proxies         []*proxy
-	gates           map[pair]*gate // from a standby's node to a source's node; both directions at once
+	asks, answers   map[pair]*gate // from a standby's node to a source's node, and back
 }
 
 // NewPair prepares both clusters; no node runs yet.
@@ -39,7 +40,7 @@ func NewPair(t testing.TB, o PairOptions) *Pair {
 	if err := os.WriteFile(token, []byte("a token of the tests\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &Pair{t: t, Token: token, gates: map[pair]*gate{}}
+	p := &Pair{t: t, Token: token, asks: map[pair]*gate{}, answers: map[pair]*gate{}}
 	p.Source = New(t, Options{Nodes: o.Nodes, Direct: o.Direct, Cuttable: o.Cuttable, LinkTokens: token, Args: append(append([]string{}, o.Args...), o.SourceArgs...)})
 	roles, nodes, spare := o.StandbyArgs, max(1, o.Nodes), 0
 	switch {
@@ -94,12 +95,13 @@ func (p *Pair) addresses(n *Node, direct bool) string {
 			list = append(list, s.Link)
 			continue
 		}
-		g := newGate()
-		x, err := startProxy(s.Link, g, g)
+		way := pair{n.ID, s.ID}
+		p.asks[way], p.answers[way] = newGate(), newGate()
+		x, err := startProxy(s.Link, p.asks[way], p.answers[way])
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		p.proxies, p.gates[pair{n.ID, s.ID}] = append(p.proxies, x), g
+		p.proxies = append(p.proxies, x)
 		list = append(list, x.address())
 	}
 	return strings.Join(list, ",")
@@ -107,7 +109,26 @@ func (p *Pair) addresses(n *Node, direct bool) string {
 
 // CutLink cuts a standby's node from a source's node.
 func (p *Pair) CutLink(standby, source int) {
-	p.gates[pair{standby, source}].set(func(g *gate) { g.cut = true })
+	way := pair{standby, source}
+	for _, g := range []*gate{p.asks[way], p.answers[way]} {
+		g.set(cutGate)
+	}
+}
+
+func cutGate(g *gate) { g.cut = true }
+
+// CutAnswers holds all that the source says to the standby, which goes on being heard.
+func (p *Pair) CutAnswers() {
+	for _, g := range p.answers {
+		g.set(cutGate)
+	}
+}
+
+// CutAsks holds all that the standby says to the source; what it has been asked already the source goes on answering.
+func (p *Pair) CutAsks() {
+	for _, g := range p.asks {
+		g.set(cutGate)
+	}
 }
 
 // CutLinksOf cuts a standby's node from all of the source.
@@ -126,8 +147,10 @@ func (p *Pair) CutLinks() {
 
 // HealLinks ends all cuts between the clusters.
 func (p *Pair) HealLinks() {
-	for _, g := range p.gates {
-		g.set(func(g *gate) { g.cut = false })
+	for _, gates := range []map[pair]*gate{p.asks, p.answers} {
+		for _, g := range gates {
+			g.set(func(g *gate) { g.cut = false })
+		}
 	}
 }
 
@@ -140,6 +163,7 @@ type Link struct {
 	Fenced     bool        `json:"fenced"`
 	SplitBrain bool        `json:"split_brain_suspected"`
 	Groups     []LinkGroup `json:"groups"`
+	Switch     *LinkSwitch `json:"switch"`
 	Level      struct {
 		Members uint64 `json:"members"` // 0: a node has not told of itself
 	} `json:"level"`
@@ -158,9 +182,16 @@ type Link struct {
 	} `json:"holds"`
 }
 
+// LinkSwitch is how far a planned switch is.
+type LinkSwitch struct {
+	ID   string `json:"id"`
+	Step string `json:"step"`
+}
+
 // LinkGroup is a group of a standby as one node sees it.
 type LinkGroup struct {
 	Group    uint64 `json:"group"`
+	Role     string `json:"role"`
 	State    string `json:"state"`
 	Position struct {
 		Index uint64 `json:"index"`
@@ -172,6 +203,14 @@ type LinkGroup struct {
 	ContactAge  *float64 `json:"contact_age_seconds"`
 	CompleteAge *float64 `json:"complete_age_seconds"`
 	Error       *string  `json:"error"`
+}
+
+// stands is the group's state, and why.
+func (g *LinkGroup) stands() string {
+	if g.Error == nil {
+		return g.State
+	}
+	return g.State + ": " + *g.Error
 }
 
 // Promotion is the report of a promotion, as far as the tests look at it.
@@ -203,14 +242,24 @@ func (n *Node) LinkStatus(ctx context.Context) (Link, error) {
 	return l, n.Get(ctx, "/api/link", &l)
 }
 
-// Promote has a node of the standby promote its cluster, or with a path like "switchover" have the source hand over.
+// Promote has a node of the standby promote its cluster.
 func (n *Node) Promote(ctx context.Context, how string) (Promotion, error) {
+	return n.takeOver(ctx, how, nil)
+}
+
+// Switchover has the source hand over, with time for its consumers to acknowledge what they have.
+func (n *Node) Switchover(ctx context.Context, drain time.Duration) (Promotion, error) {
+	return n.takeOver(ctx, "switchover", strings.NewReader(fmt.Sprintf(`{"drain_seconds":%g}`, drain.Seconds())))
+}
+
+func (n *Node) takeOver(ctx context.Context, how string, body io.Reader) (Promotion, error) {
 	var p Promotion
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.Admin+"/api/link/"+how, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.Admin+"/api/link/"+how, body)
 	if err != nil {
 		return p, err
 	}
 	req.SetBasicAuth("guest", "guest")
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := (&http.Client{Transport: adminClient.Transport}).Do(req)
 	if err != nil {
 		return p, fmt.Errorf("node %d: %w", n.ID, err)
@@ -249,7 +298,7 @@ func (p *Pair) Within(ctx context.Context, entries uint64) error {
 		}
 		for _, g := range l.Groups {
 			if g.Position.Index+entries < most[g.Group] {
-				return fmt.Errorf("standby node %d is at entry %d of group %d, the source at %d: %s", n.ID, g.Position.Index, g.Group, most[g.Group], g.State)
+				return fmt.Errorf("standby node %d is at entry %d of group %d, the source at %d: %s", n.ID, g.Position.Index, g.Group, most[g.Group], g.stands())
 			}
 		}
 	}

@@ -24,21 +24,23 @@ func links(c *harness.Cluster) string {
 	return strings.Join(list, ",")
 }
 
-// comeBack makes a former source, all nodes of which are stopped, a standby of the cluster that serves: its first node begins
-// with a seed, the others join that one with empty folders.
+// comeBack makes a former source, all nodes of which are stopped, a standby of the cluster that serves: its first node is wound
+// back, the others join that one with empty folders.
 func comeBack(t *testing.T, former, serving *harness.Cluster, token string) {
 	t.Helper()
-	understudy := func(args ...string) error {
+	understudy := func(args ...string) ([]byte, error) {
 		out, err := exec.CommandContext(t.Context(), harness.Binary(t), args...).CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("understudy %v: %w\n%s", args, err, out)
+			return nil, fmt.Errorf("understudy %v: %w\n%s", args, err, out)
 		}
-		return nil
+		return out, nil
 	}
 	first := former.Node(1)
-	if err := understudy("link", "rejoin", "--data", first.Data, "--source", links(serving)); err != nil {
+	out, err := understudy("link", "rejoin", "--data", first.Data, "--source", links(serving), "--link-token-file", token)
+	if err != nil {
 		t.Fatal(err)
 	}
+	hasText(t, "how the former source comes back", string(out), "wound back to where its cluster was cut")
 	first.Without("--cluster")
 	follow := []string{"--link-source", links(serving), "--link-token-file", token}
 	if err := first.Start(append(follow, "--link-seed", "1")...); err != nil {
@@ -56,7 +58,8 @@ func comeBack(t *testing.T, former, serving *harness.Cluster, token string) {
 			t.Fatal(err)
 		}
 		err := harness.Await(time.Minute, func(context.Context) error {
-			return understudy("members", "promote", fmt.Sprint(n.ID), "--admin-url", "http://"+first.Admin)
+			_, err := understudy("members", "promote", fmt.Sprint(n.ID), "--admin-url", "http://"+first.Admin)
+			return err
 		})
 		if err != nil {
 			t.Fatal(err)

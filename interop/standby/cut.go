@@ -87,8 +87,8 @@ func (r *round) compare(ctx context.Context) error {
 
 // sameCut says whether two reports tell of the same cuts and states.
 func sameCut(a, b harness.Promotion) error {
-	if a.Generation != b.Generation || len(a.Groups) != len(b.Groups) {
-		return fmt.Errorf("generation %d with %d groups, and generation %d with %d", a.Generation, len(a.Groups), b.Generation, len(b.Groups))
+	if a.Kind != b.Kind || a.Generation != b.Generation || len(a.Groups) != len(b.Groups) {
+		return fmt.Errorf("%s, generation %d with %d groups, and %s, generation %d with %d", a.Kind, a.Generation, len(a.Groups), b.Kind, b.Generation, len(b.Groups))
 	}
 	for i, g := range a.Groups {
 		if o := b.Groups[i]; g.Group != o.Group || g.Position != o.Position || g.Fingerprint != o.Fingerprint || g.Fingerprint == "" {

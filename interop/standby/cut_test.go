@@ -56,12 +56,13 @@ func TestReportsOfDifferentCutsAreFound(t *testing.T) {
 	report := func() harness.Promotion {
 		g := harness.PromotionGroup{Group: 1, Fingerprint: "f"}
 		g.Position.Index, g.Position.Hash = 5, "h"
-		return harness.Promotion{Generation: 1, Groups: []harness.PromotionGroup{g}}
+		return harness.Promotion{Kind: "planned", Generation: 1, Groups: []harness.PromotionGroup{g}}
 	}
 	if err := sameCut(report(), report()); err != nil {
 		t.Error(err)
 	}
 	for name, spoil := range map[string]func(*harness.Promotion){
+		"kind":        func(p *harness.Promotion) { p.Kind = "forced" },
 		"generation":  func(p *harness.Promotion) { p.Generation = 2 },
 		"groups":      func(p *harness.Promotion) { p.Groups = nil },
 		"index":       func(p *harness.Promotion) { p.Groups[0].Position.Index = 6 },

@@ -14,6 +14,7 @@ type fault struct {
 	// between: it needs the standby's nodes to reach one another through proxies, which those that have joined a seeded one do not.
 	between bool
 	power   bool // it needs nodes whose power can be cut
+	dark    bool // likewise, and takes that of all of a cluster
 }
 
 var faults = []fault{
@@ -21,8 +22,8 @@ var faults = []fault{
 	{name: "kill-standby", do: func(r *round) error { return r.killOne(r.Standby) }},
 	{name: "fell-source", do: func(r *round) error { return r.fell(r.Source) }},
 	{name: "fell-standby", do: func(r *round) error { return r.fell(r.Standby) }},
-	{name: "power-source", do: func(r *round) error { return r.dark(r.Source, r.Source.Members()) }, power: true},
-	{name: "power-standby", do: func(r *round) error { return r.dark(r.Standby, r.Standby.Members()) }, power: true},
+	{name: "power-source", do: func(r *round) error { return r.dark(r.Source, r.Source.Members()) }, power: true, dark: true},
+	{name: "power-standby", do: func(r *round) error { return r.dark(r.Standby, r.Standby.Members()) }, power: true, dark: true},
 	{name: "power-one-source", do: func(r *round) error { return r.dark(r.Source, []*harness.Node{r.one(r.Source)}) }, power: true},
 	{name: "power-one-standby", do: func(r *round) error { return r.dark(r.Standby, []*harness.Node{r.one(r.Standby)}) }, power: true},
 	{name: "pause-source", do: func(r *round) error { return r.pauseOne(r.Source) }},
@@ -48,6 +49,15 @@ var faults = []fault{
 // faultsFor are those that bite.
 func faultsFor(seeded, powered bool) []fault {
 	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return seeded && f.between || !powered && f.power })
+}
+
+// choose draws the next fault. Where power can be cut, the first one cuts that of a whole cluster.
+func (r *round) choose() fault {
+	choice := faultsFor(r.seeded, r.powered)
+	if r.powered && len(r.res.faults) == 0 {
+		choice = slices.DeleteFunc(choice, func(f fault) bool { return !f.dark })
+	}
+	return choice[r.rng.IntN(len(choice))]
 }
 
 // last lets a fault last.
@@ -103,7 +113,6 @@ func (r *round) loseSource() error {
 		r.Source.KillAll()
 		return nil
 	}
-	r.res.faults = append(r.res.faults, "lost:power")
 	return r.cutPower(r.Source.Members())
 }
 
@@ -134,28 +143,4 @@ func (r *round) deafenOne(c *harness.Cluster) error {
 	r.last()
 	c.Heal()
 	return nil
-}
-
-// midstFault happens to a node of the standby while that takes over.
-type midstFault struct {
-	name string
-	do   func(*harness.Node) error
-}
-
-// midstLasts is how long, longer than a promotion takes by itself.
-const midstLasts = 700 * time.Millisecond
-
-var midstFaults = []midstFault{
-	{"kill", func(n *harness.Node) error {
-		n.Kill9()
-		time.Sleep(midstLasts)
-		return n.Start()
-	}},
-	{"pause", func(n *harness.Node) error {
-		if err := n.Pause(); err != nil {
-			return err
-		}
-		time.Sleep(midstLasts)
-		return n.Resume()
-	}},
 }

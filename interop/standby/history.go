@@ -159,3 +159,19 @@ func (h *history) confirmedSince(at time.Time) bool {
 	}
 	return false
 }
+
+// firstPromoted is when the promoted cluster first did something for a client; zero: never. h.mu is not held.
+func (h *history) firstPromoted() (first time.Time) {
+	earlier := func(by place, at time.Time) {
+		if !by.source && !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	for _, m := range h.messages {
+		earlier(m.by, m.confirmed)
+	}
+	for _, s := range h.seen {
+		earlier(s.by, s.at)
+	}
+	return first
+}

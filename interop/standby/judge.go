@@ -11,8 +11,8 @@ import (
 // kind is how the standby came to take over.
 type kind struct {
 	name string
-	// lossless: nothing confirmed may be missing.
-	lossless bool
+	// lossless: nothing confirmed may be missing. whole: nothing at all; both clusters never serve at the same time.
+	lossless, whole bool
 }
 
 const (
@@ -59,9 +59,11 @@ type trial struct {
 	kind    kind
 	h       *history
 	contact time.Time              // the last contact with the source
+	cutOff  time.Time              // when the source was killed or cut off, if it was: later contacts are with one that came back
 	since   map[uint64]time.Time   // by group: what was confirmed before is said to be here; none: nothing is said
-	back    time.Time              // when the fallen source was started again; zero: it did not fall
-	fenced  map[int]time.Time      // since when the source's nodes are known to be fenced
+	back    time.Time              // from when on the source served though the standby took over; zero: it never did
+	fenced  map[int][]span         // when the source's nodes are known to be fenced
+	next    time.Time              // since when the promoted cluster serves
 	group   func(vhost int) uint64 // where a vhost lies
 	lives   map[string]*life
 	batches map[int][]*message
@@ -79,6 +81,10 @@ type life struct {
 func judge(t trial) verdict {
 	t.lives, t.batches = map[string]*life{}, map[int][]*message{}
 	t.verdict = verdict{Confirmed: t.h.confirmed, Faults: tally{}, Over: tally{}}
+	if !t.cutOff.IsZero() && t.contact.After(t.cutOff) {
+		t.contact = t.cutOff
+	}
+	t.next = t.h.firstPromoted()
 	for i := range t.h.seen {
 		t.look(&t.h.seen[i])
 	}
@@ -90,7 +96,7 @@ func judge(t trial) verdict {
 		t.served(m.id, "confirmed", m.by, m.confirmed)
 		switch {
 		case m.confirmed.IsZero() || m.route == direct || t.came(m):
-		case t.stale(m):
+		case t.stale(m) && !t.kind.lossless:
 			t.verdict.Stale++
 		default:
 			t.lost(m)
@@ -129,7 +135,7 @@ func (t *trial) look(s *seen) {
 
 func (t *trial) came(m *message) bool { return t.lives[m.id] != nil && t.lives[m.id].came }
 
-// stale says whether a message was confirmed by a former source that came back: nobody has ever had it but that.
+// stale says whether a message was confirmed by a former source that came back, or went on: nobody has ever had it but that.
 func (t *trial) stale(m *message) bool {
 	return m.by.source && !t.back.IsZero() && m.confirmed.After(t.back)
 }
@@ -169,7 +175,8 @@ func (t *trial) gaps(oldest map[uint64]*message) {
 	}
 }
 
-// doubled finds messages that a cluster delivered as new twice, or both did although the standby must have known.
+// doubled finds messages that a cluster delivered as new twice, or both did although the standby must have known: always where it has
+// everything.
 func (t *trial) doubled() {
 	type key struct{ id, queue string }
 	type side struct {
@@ -197,15 +204,24 @@ func (t *trial) doubled() {
 		switch {
 		case x.source > 1 || x.promoted > 1:
 			t.verdict.fault("doubled", "%s came to %s as new %d times from the source and %d times from the promoted cluster", k.id, k.queue, x.source, x.promoted)
-		case x.source == 1 && x.promoted == 1 && x.first.Before(t.contact.Add(-slack)):
+		case x.source == 1 && x.promoted == 1 && (t.kind.whole || x.first.Before(t.contact.Add(-slack))):
 			t.verdict.fault("doubled", "%s came to %s as new from both, from the source %v before the last contact", k.id, k.queue, t.contact.Sub(x.first))
 		}
 	}
 }
 
-// served finds what a node of the source did for clients after it was fenced.
+// served finds what a node of the source did for clients while it was fenced, or after a planned switch.
 func (t *trial) served(id, what string, by place, at time.Time) {
-	if since, fenced := t.fenced[by.node]; by.source && fenced && at.After(since.Add(grace)) {
-		t.verdict.fault("served", "node %d of the source %s %s %v after it was fenced", by.node, what, id, at.Sub(since))
+	if !by.source {
+		return
+	}
+	for _, s := range t.fenced[by.node] {
+		if at.After(s.from.Add(grace)) && (s.to.IsZero() || at.Before(s.to)) {
+			t.verdict.fault("served", "node %d of the source %s %s %v after it was fenced", by.node, what, id, at.Sub(s.from))
+			return
+		}
+	}
+	if t.kind.whole && !t.next.IsZero() && at.After(t.next.Add(grace)) {
+		t.verdict.fault("served by both", "node %d of the source %s %s %v after the promoted cluster began to serve", by.node, what, id, at.Sub(t.next))
 	}
 }

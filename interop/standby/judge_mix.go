@@ -36,8 +36,8 @@ func early(d time.Duration) time.Duration { return d * 95 / 100 }
 // rejected says whether a message was in its consumer's hands by now: deliveries are looked at in their order.
 func (t *trial) rejected(id string) bool { return t.lives[id] != nil && t.lives[id].picked }
 
-// torn finds transactions of which the promoted cluster has a part, and the rest never was anywhere. Where nothing may be lost
-// a part must not come at all without the rest.
+// torn finds transactions of which the promoted cluster has a part, and the rest never was anywhere. Where nothing at all may be
+// lost a part must not come without the rest from the source either.
 func (t *trial) torn() {
 	for _, batch := range t.batches {
 		var came, missing *message
@@ -51,7 +51,7 @@ func (t *trial) torn() {
 		}
 		switch {
 		case came == nil || missing == nil:
-		case over || t.kind.lossless:
+		case over || t.kind.whole:
 			t.verdict.fault("torn", "%s came without %s of the same transaction", came.id, missing.id)
 		}
 	}

@@ -1,6 +1,7 @@
 package standby
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -24,7 +25,7 @@ func newScene(k kind) *scene {
 	s := &scene{
 		history: history{messages: map[string]*message{}},
 		trial: trial{
-			kind: k, contact: contact, since: map[uint64]time.Time{1: at(-0.5)}, back: at(3), fenced: map[int]time.Time{1: at(4)},
+			kind: k, contact: contact, since: map[uint64]time.Time{1: at(-0.5)}, back: at(3), fenced: map[int][]span{1: {{from: at(4)}}},
 			group: func(v int) uint64 { return uint64(v + 1) },
 		},
 	}
@@ -62,8 +63,16 @@ func (s *scene) twin(id string, confirmed float64) *message {
 	return m
 }
 
+// both has a client be served by the promoted cluster, and later another one by the source.
+func (s *scene) both() {
+	s.sent(work, "a", 0.5, 1).by = fromNext
+	s.came("a", "work", fromNext, 1.1)
+	s.sent(work, "b", 3.1, 3.5)
+	s.came("b", "work", fromNext, 5)
+}
+
 func TestTheJudgeFindsEachFault(t *testing.T) {
-	crash, planned := kind{name: "crash"}, kind{name: "planned", lossless: true}
+	crash, planned, sync := kind{name: "crash"}, kind{name: "planned", lossless: true, whole: true}, kind{name: "sync", lossless: true}
 	for _, c := range []struct {
 		name  string
 		kind  kind
@@ -76,8 +85,17 @@ func TestTheJudgeFindsEachFault(t *testing.T) {
 		{"lost before the bound", crash, func(s *scene) { s.sent(work, "a", -5, -0.6) }, "unbound"},
 		{"lost before another group's bound", crash, func(s *scene) { s.sent(work, "a", -5, -0.6).vhost = 1 }, ""},
 		{"lost long before", crash, func(s *scene) { s.sent(work, "a", -5, -2).vhost = 1 }, "early"},
+		{"lost before a contact with a source that came back", crash, func(s *scene) {
+			s.cutOff = at(-3)
+			s.sent(work, "a", -5, -2).vhost = 1
+		}, ""},
+		{"lost long before the source was cut off", crash, func(s *scene) {
+			s.cutOff = at(-3)
+			s.sent(work, "a", -5, -4.5).vhost = 1
+		}, "early"},
 		{"lost by the promoted", crash, func(s *scene) { s.sent(work, "a", 3, 4).by = fromNext }, "lost by the promoted"},
-		{"confirmed by the source after it came back", planned, func(s *scene) { s.sent(work, "a", 3.1, 3.5) }, ""},
+		{"confirmed by the source after it came back", crash, func(s *scene) { s.sent(work, "a", 3.1, 3.5) }, ""},
+		{"confirmed by it though confirms wait for a standby", sync, func(s *scene) { s.sent(work, "a", 3.1, 3.5) }, "lost"},
 		{"a gap", crash, func(s *scene) {
 			s.sent(work, "a", 0, 0.1)
 			s.sent(work, "b", 0.2, 0.3)
@@ -120,6 +138,11 @@ func TestTheJudgeFindsEachFault(t *testing.T) {
 			s.came("a", "work", fromOld, 0.1)
 			s.came("a", "work", fromNext, 6)
 		}, ""},
+		{"delivered by both though nothing is missing", planned, func(s *scene) {
+			s.sent(work, "a", -5, -4)
+			s.came("a", "work", fromOld, 0.1)
+			s.came("a", "work", fromNext, 2)
+		}, "doubled"},
 		{"delivered again, so it says", crash, func(s *scene) {
 			s.sent(work, "a", -5, -4)
 			s.came("a", "work", fromOld, -3)
@@ -167,9 +190,31 @@ func TestTheJudgeFindsEachFault(t *testing.T) {
 			s.twin("b", 0)
 			s.came("a", "tx-a", fromOld, 0.1)
 		}, "torn"},
+		{"the same before a crash", sync, func(s *scene) {
+			s.twin("a", 0)
+			s.twin("b", 0)
+			s.came("a", "tx-a", fromOld, 0.1)
+		}, ""},
+		{"a transaction that was confirmed, half of it lost", sync, func(s *scene) {
+			s.twin("a", -4)
+			s.twin("b", -4)
+			s.came("a", "tx-a", fromOld, -3)
+		}, "lost"},
 		{"an answer lost", planned, func(s *scene) { s.sent(replies, "a", -5, -4) }, "lost"},
 		{"an answer by direct reply-to lost", planned, func(s *scene) { s.sent(direct, "a", -5, -4) }, ""},
 		{"confirmed by a fenced source", crash, func(s *scene) { s.sent(work, "a", 3.1, 7) }, "served"},
+		{"confirmed by a source that was fenced until before", crash, func(s *scene) {
+			s.fenced[1] = []span{{at(-9), at(-5)}}
+			s.sent(work, "a", -6, -4.9)
+			s.came("a", "work", fromNext, 5)
+		}, ""},
+		{"confirmed by a source that was fenced until after", crash, func(s *scene) {
+			s.fenced[1] = []span{{at(-9), at(-5)}}
+			s.sent(work, "a", -6, -5.1)
+			s.came("a", "work", fromNext, 5)
+		}, "served"},
+		{"confirmed by the source while the promoted serves, after a switch", planned, func(s *scene) { s.both() }, "served by both"},
+		{"confirmed by the source while the promoted serves, not heard", crash, func(s *scene) { s.both() }, ""},
 		{"delivered by a fenced source", crash, func(s *scene) { s.sent(work, "a", -5, -4); s.came("a", "work", fromOld, 7) }, "served"},
 		{"in a client's hands when the source was fenced", crash, func(s *scene) { s.sent(work, "a", -5, -4); s.came("a", "work", fromOld, 5) }, ""},
 	} {
@@ -197,5 +242,37 @@ func TestARoundOverWhichNothingCameIsThin(t *testing.T) {
 		if why := v.thin(); (why == "") != c.full {
 			t.Errorf("%s: %q", name, why)
 		}
+	}
+}
+
+func TestAReportThatCallsATakeOverByAnotherNameIsFound(t *testing.T) {
+	crash, planned := kind{name: "crash"}, kind{name: "planned", whole: true}
+	if err := errors.Join(named(planned, "planned"), named(crash, "forced")); err != nil {
+		t.Error(err)
+	}
+	if named(planned, "forced") == nil || named(crash, "planned") == nil || named(crash, "") == nil {
+		t.Error("a report that does not tell what it was is believed")
+	}
+}
+
+func TestAFenceLastsFromWhenANodeSaysSoUntilItSaysSoNoLonger(t *testing.T) {
+	f := fences{spans: map[int][]span{}}
+	for i, says := range []bool{false, true, true, false, false, true} {
+		f.saw(1, says, at(float64(i)))
+	}
+	list := f.spans[1]
+	if len(list) != 2 || list[0].from.IsZero() || list[0].to != at(3) || !list[1].to.IsZero() {
+		t.Errorf("spans %v", list)
+	}
+	if f.all() == nil {
+		t.Error("nodes that never said that they are fenced are taken to be")
+	}
+	f.saw(2, true, at(9))
+	f.saw(3, true, at(9))
+	if err := f.all(); err != nil {
+		t.Error(err)
+	}
+	if f.saw(3, false, at(10)); f.all() == nil {
+		t.Error("a fence that was taken back counts")
 	}
 }

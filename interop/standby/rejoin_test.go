@@ -55,6 +55,31 @@ func put(t *testing.T, n *harness.Node, ids ...string) {
 }
 
 func TestAFormerSourceComesBackAsAStandbyAndASecondSwitchReturns(t *testing.T) {
+	t.Run("wound back", func(t *testing.T) { comesBack(t, "rewind") })
+	t.Run("with a seed", func(t *testing.T) { comesBack(t, "seed", "--seed") })
+}
+
+// rejoined is what rejoin says with --json.
+type rejoined struct {
+	Way       string  `json:"way"`
+	Reason    string  `json:"reason"`
+	Former    string  `json:"former"`
+	LinkBytes int64   `json:"link_bytes"`
+	Bytes     int64   `json:"bytes"`
+	Seconds   float64 `json:"seconds"`
+}
+
+// rejoin makes a former source's stopped node a standby of the cluster that serves.
+func rejoin(t *testing.T, former, serving *harness.Node, token string, args ...string) (r rejoined) {
+	t.Helper()
+	args = append([]string{"link", "rejoin", "--json", "--data", former.Data, "--source", serving.Link, "--link-token-file", token}, args...)
+	if err := json.Unmarshal(understudy(t, args...), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func comesBack(t *testing.T, way string, args ...string) {
 	p := harness.StartPair(t, harness.PairOptions{Args: []string{"--groups", "2"}})
 	old, next := p.Source.Node(1), p.Standby.Node(1)
 	put(t, old, "a", "b")
@@ -72,7 +97,13 @@ func TestAFormerSourceComesBackAsAStandbyAndASecondSwitchReturns(t *testing.T) {
 	if lost := lostIDs(t, understudy(t, "link", "lost-tail", "--data", old.Data, "--admin-url", "http://"+next.Admin)); !slices.Equal(lost, tail) {
 		t.Errorf("the lost tail has %v, want %v", lost, tail)
 	}
-	understudy(t, "link", "rejoin", "--data", old.Data, "--source", next.Link)
+	r := rejoin(t, old, next, p.Token, args...)
+	if r.Way != way || way == "rewind" && (r.LinkBytes == 0 || r.LinkBytes > 10_000 || r.Bytes == 0) {
+		t.Errorf("rejoined: %+v", r)
+	}
+	if lost := lostIDs(t, understudy(t, "link", "lost-tail", "--data", r.Former, "--admin-url", "http://"+next.Admin)); !slices.Equal(lost, tail) {
+		t.Errorf("the lost tail is %v afterwards, want %v", lost, tail)
+	}
 	if err := old.Start("--link-seed", "1", "--link-source", next.Link, "--link-token-file", p.Token); err != nil {
 		t.Fatal(err)
 	}

@@ -30,20 +30,22 @@ type extent struct {
 
 // The kinds of round.
 var kinds = []kind{
-	{name: "planned", lossless: true},
+	{name: "planned", lossless: true, whole: true},
 	{name: "crash"},
 	{name: "crash-cut"}, // with the standby's leaders cut off from the source
 	{name: "sync", lossless: true},
 }
 
-// seeded says whether a round's standby begins with a seed: one kind in four, whatever the seed number.
-func (k kind) seeded(seed uint64) bool {
-	at := slices.IndexFunc(kinds, func(x kind) bool { return x.name == k.name })
-	return (seed+uint64(at))%uint64(len(kinds)) == 0
+// turn is a seed as a kind counts it, so that the kinds meet with different things at the same seed.
+func (k kind) turn(seed uint64) uint64 {
+	return seed + uint64(slices.IndexFunc(kinds, func(x kind) bool { return x.name == k.name }))
 }
 
-// powered says whether nodes of a round can lose their power: in two rounds of three.
-func powered(seed uint64) bool { return seed%3 != 0 }
+// seeded says whether a round's standby begins with a seed: one kind in four, whatever the seed number.
+func (k kind) seeded(seed uint64) bool { return k.turn(seed)%uint64(len(kinds)) == 0 }
+
+// powered says whether nodes of a round can lose their power: of two kinds in three, whatever the seed number.
+func (k kind) powered(seed uint64) bool { return k.turn(seed)%3 != 0 }
 
 // result is a round, for the table.
 type result struct {
@@ -52,7 +54,9 @@ type result struct {
 	faults []string
 	power  harness.PowerLoss
 	verdict
-	again      int // publishes that were sent again
+	again      int      // publishes that were sent again
+	midst      []string // what happened in the midst of the take-over
+	refusals   []string // what those who asked for it were told before it was done
 	promotions []harness.Promotion
 	took       time.Duration // from asking for the promotion to the first confirm of the promoted cluster; 0: there was none
 	compared   string        // at the cut
@@ -66,13 +70,24 @@ func (r *result) line() string {
 	if r.err != nil {
 		word = "FAILED"
 	}
-	line := fmt.Sprintf("%-9s seed %-6d %-5s %s: confirmed %d, lost %d (tail %v), faults %v; stale %d, sent again %d; over the switch: %v; %s, %d log entries; serving after %v; %v; %.0f s; %s",
-		r.kind.name, r.seed, r.start(), word, r.Confirmed, r.Lost, r.Tail.Round(time.Millisecond), r.Faults, r.Stale, r.again, r.Over, r.compared, r.entries,
+	line := fmt.Sprintf("%-9s seed %-6d %-5s %s: %s; confirmed %d, lost %d (tail %v), faults %v; stale %d, sent again %d; over the switch: %v; %s, %d log entries; serving after %v; %v; %.0f s; %s",
+		r.kind.name, r.seed, r.start(), word, r.met(), r.Confirmed, r.Lost, r.Tail.Round(time.Millisecond), r.Faults, r.Stale, r.again, r.Over, r.compared, r.entries,
 		r.took.Round(time.Millisecond), r.power, r.lasted.Seconds(), strings.Join(r.faults, " "))
+	for _, why := range r.refusals {
+		line += "\n  refused: " + why
+	}
 	if r.err != nil {
 		line += "\n  " + r.why()
 	}
 	return line
+}
+
+// met is what happened in the midst of the take-over.
+func (r *result) met() string {
+	if len(r.midst) == 0 {
+		return "nothing"
+	}
+	return strings.Join(r.midst, ", ")
 }
 
 // start is how the standby began.
@@ -89,8 +104,8 @@ func (r *result) row() string {
 	for _, n := range r.Over {
 		over += n
 	}
-	return fmt.Sprintf("| %s | %d | %s | %d | %d | %v | %d | %d | %d | %.1f s |",
-		r.kind.name, r.seed, r.start(), r.Confirmed, r.Lost, r.Faults, over, r.again, r.entries, r.took.Seconds())
+	return fmt.Sprintf("| %s | %d | %s | %s | %d | %d | %d | %v | %d | %d | %d | %.1f s |",
+		r.kind.name, r.seed, r.start(), r.met(), r.power.Cuts, r.Confirmed, r.Lost, r.Faults, over, r.again, r.entries, r.took.Seconds())
 }
 
 // why is the error in one line that a cut-off log still shows.
@@ -118,9 +133,14 @@ type round struct {
 	places  []place
 	groups  map[int]uint64 // of vhosts
 	holders []*holder
+	plan    plan
+	noting  sync.Mutex // guards res.midst
 	fences  fences
+	other   <-chan error      // what became of a second planned switch, or one that a promotion came before; nil: there was none
+	forced  bool              // the promotion came before a planned switch
 	cut     harness.Promotion // the report of the node that was asked
-	back    time.Time         // when the fallen source was started again
+	lost    time.Time         // when the source was killed or cut off; zero: never
+	back    time.Time         // when the fallen source was started again, or the standby of one that lives was promoted
 	res     *result
 
 	publishing, consuming         context.Context
@@ -134,9 +154,10 @@ func run(t testing.TB, k kind, seed uint64, much extent) result {
 	began := time.Now()
 	res := result{kind: k, seed: seed}
 	r := &round{
-		t: t, kind: k, seeded: k.seeded(seed), powered: powered(seed), rng: rand.New(rand.NewPCG(seed, 7)), extent: much, res: &res, groups: map[int]uint64{},
-		h: &history{messages: map[string]*message{}}, fences: fences{since: map[int]time.Time{}},
+		t: t, kind: k, seeded: k.seeded(seed), powered: k.powered(seed), rng: rand.New(rand.NewPCG(seed, 7)), extent: much, res: &res, groups: map[int]uint64{},
+		h: &history{messages: map[string]*message{}}, fences: fences{spans: map[int][]span{}},
 	}
+	r.plan = r.planOf(k.turn(seed))
 	r.ahead.Store(true)
 	r.publishing, r.stopPublishing = context.WithCancel(context.Background())
 	r.consuming, r.stopConsuming = context.WithCancel(context.Background())
@@ -261,9 +282,8 @@ func (r *round) makeVhost(ctx context.Context, i int) error {
 
 // trouble does things to both sides while the load runs, and leaves everything in order.
 func (r *round) trouble(ctx context.Context) error {
-	choice := faultsFor(r.seeded, r.powered)
 	for end := time.Now().Add(r.load); time.Now().Before(end) && ctx.Err() == nil; {
-		f := choice[r.rng.IntN(len(choice))]
+		f := r.choose()
 		r.res.faults = append(r.res.faults, f.name)
 		if err := f.do(r); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -298,7 +318,12 @@ func (r *round) judge(ctx context.Context) error {
 		r.res.again += m.again
 	}
 	t := trial{
-		kind: r.kind, h: r.h, group: func(v int) uint64 { return r.groups[v] }, since: map[uint64]time.Time{}, back: r.back, fenced: r.fences.since,
+		kind: r.kind, h: r.h, group: func(v int) uint64 { return r.groups[v] }, since: map[uint64]time.Time{}, back: r.back, fenced: r.fences.spans,
+		cutOff: r.lost,
+	}
+	if r.forced { // what it says of itself counts
+		t.kind.lossless = r.cut.Kind == "planned"
+		t.kind.whole = false
 	}
 	for _, n := range r.Standby.Members() {
 		var p harness.Promotion
@@ -316,7 +341,18 @@ func (r *round) judge(ctx context.Context) error {
 	if lack := r.res.thin(); lack != "" {
 		faults = append(faults, errors.New(lack))
 	}
+	if !r.forced {
+		faults = append(faults, named(r.kind, r.cut.Kind))
+	}
 	return errors.Join(append(faults, r.Standby.Fingerprints(30*time.Second))...)
+}
+
+// named says whether a report calls the take-over what it was.
+func named(k kind, report string) error {
+	if want := map[bool]string{true: "planned", false: "forced"}[k.whole]; report != want {
+		return fmt.Errorf("the report says that the take-over was %s, not %s", report, want)
+	}
+	return nil
 }
 
 // believe takes over what a node's report says: every node's is to be true.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,40 +12,39 @@ import (
 	"github.com/understudy-mq/understudy/interop/harness"
 )
 
-// takeOver has the standby take over as the round's kind says, in some rounds with a fault in the midst of it.
+// takeOver has the standby take over as the round's kind and plan say.
 func (r *round) takeOver(ctx context.Context) error {
-	r.ahead.Store(false)
-	how := "promote"
-	switch r.kind.name {
-	case "planned":
-		how = "switchover"
-	case "crash-cut":
-		if err := r.cutOff(); err != nil {
-			return err
-		}
-	default:
-		if err := r.loseSource(); err != nil {
-			return err
-		}
+	if err := r.lose(); err != nil {
+		return err
 	}
 	r.fences.watch(ctx, r.Source.Members())
-	f, at := r.midst()
-	var during sync.WaitGroup
-	var trouble error
-	if f != nil {
-		r.res.faults = append(r.res.faults, "midst:"+f.name)
-		during.Go(func() { trouble = f.do(r.Standby.Node(at)) })
+	promote := func(ctx context.Context, n *harness.Node) (harness.Promotion, error) {
+		return n.Promote(ctx, "promote")
 	}
-	asked, ask := time.Now(), r.rng.Perm(3)
-	err := harness.Await(2*time.Minute, func(ctx context.Context) error {
-		n := r.Standby.Node(1 + ask[0])
-		ask = append(ask[1:], ask[0]) // the next one, if this one does not answer
-		var err error
-		r.cut, err = n.Promote(ctx, how)
-		return err
-	})
-	during.Wait()
-	if err = errors.Join(err, trouble); err != nil {
+	switch {
+	case r.plan.end != "":
+	case r.plan.upset.name == "force":
+		r.forces(ctx)
+	default:
+		promote = func(ctx context.Context, n *harness.Node) (harness.Promotion, error) {
+			return n.Switchover(ctx, r.plan.drain)
+		}
+		if r.plan.upset.name == "give-up" {
+			if err := r.givesUp(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	r.ahead.Store(false)
+	asked := time.Now()
+	if r.forced {
+		r.lost = asked
+	}
+	if r.splits() {
+		r.back = asked
+		r.pin(false) // the others stay where they are served
+	}
+	if err := r.ask(ctx, promote); err != nil {
 		return err
 	}
 	return harness.Await(time.Minute, func(context.Context) error {
@@ -56,8 +56,72 @@ func (r *round) takeOver(ctx context.Context) error {
 	})
 }
 
-// cutOff cuts the standby's leaders of two groups off from the source, so that one node at least still reaches that, and kills the
-// source a while later.
+// splits says whether the former source goes on serving while the standby is promoted.
+func (r *round) splits() bool {
+	return r.forced || r.plan.end == alive || r.plan.end == mute || r.plan.end == surfacing
+}
+
+// ask asks the standby's nodes in turn to take over until one says that it has, while the plan's upset happens.
+func (r *round) ask(ctx context.Context, promote func(context.Context, *harness.Node) (harness.Promotion, error)) error {
+	over, end := context.WithCancel(ctx)
+	defer end()
+	list := r.rng.Perm(nodes)
+	if r.plan.upset.name == "twice" {
+		r.note("asked of nodes %d and %d at once", 1+list[0], 1+list[1])
+		r.asks(ctx, r.Standby.Node(1+list[1]), func() {})
+	}
+	var during sync.WaitGroup
+	var upset, surfaced error
+	during.Go(func() { upset = r.upsets(over) })
+	during.Go(func() { surfaced = r.surface(over) })
+	err := harness.Await(2*time.Minute, func(ctx context.Context) error {
+		n := r.Standby.Node(1 + list[0])
+		list = append(list[1:], list[0]) // the next one, if this one does not answer
+		var err error
+		if r.cut, err = promote(ctx, n); err != nil && !slices.Contains(r.res.refusals, err.Error()) {
+			r.res.refusals = append(r.res.refusals, err.Error())
+		}
+		return err
+	})
+	end()
+	during.Wait()
+	return errors.Join(err, upset, surfaced)
+}
+
+// lose has the source be lost as the plan says.
+func (r *round) lose() error {
+	if r.plan.end == "" {
+		return nil
+	}
+	if r.kind.name == "crash-cut" {
+		if err := r.cutOff(); err != nil {
+			return err
+		}
+	}
+	how := ""
+	if r.powered && (r.plan.end == dead || r.plan.end == returning) {
+		how = " by a power cut"
+	}
+	r.note("source %s%s", r.plan.end, how)
+	r.lost = time.Now()
+	switch r.plan.end {
+	case alive, surfacing:
+		r.CutLinks()
+	case mute:
+		r.CutAnswers()
+	case dead:
+		return r.loseSource()
+	case returning:
+		if err := r.loseSource(); err != nil {
+			return err
+		}
+		time.Sleep(r.plan.lasts)
+		return r.bringBack()
+	}
+	return nil
+}
+
+// cutOff cuts the standby's leaders of two groups off from the source, so that one node at least still reaches that, for a while.
 func (r *round) cutOff() error {
 	for g := range uint64(2) {
 		leader, _, err := r.Standby.WaitLeader(g, 20*time.Second)
@@ -67,27 +131,32 @@ func (r *round) cutOff() error {
 		r.CutLinksOf(leader)
 	}
 	time.Sleep(time.Duration(1000+r.rng.IntN(2000)) * time.Millisecond)
-	return r.loseSource()
+	return nil
 }
 
-// midst chooses what happens to which node of the standby while it takes over; nil for nothing.
-func (r *round) midst() (*midstFault, int) {
-	i, at := r.rng.IntN(2*len(midstFaults)), 1+r.rng.IntN(3)
-	if i >= len(midstFaults) {
-		return nil, 0
+// surface heals the link to a source that was cut off while the standby is being promoted.
+func (r *round) surface(over context.Context) error {
+	if r.plan.end != surfacing {
+		return nil
 	}
-	return &midstFaults[i], at
+	at := r.await(over, r.plan.step)
+	r.HealLinks()
+	r.note("the source is back at %v", at)
+	return nil
 }
 
-// afterwards brings a fallen source back, which is to be fenced, lets the load go on meanwhile, and empties the queues.
+// afterwards brings a source back that was out of reach, which is to be fenced, lets the load go on meanwhile, and empties the queues.
 func (r *round) afterwards(ctx context.Context) error {
-	if r.kind.name != "planned" {
+	if r.plan.end == dead {
 		if err := r.sameState(ctx); err != nil {
 			return err
 		}
 		if err := r.bringBack(); err != nil {
 			return err
 		}
+	} else if r.splits() {
+		time.Sleep(r.plan.lasts) // both serve
+		r.HealLinks()
 	}
 	if err := harness.Await(90*time.Second, func(context.Context) error { return r.fences.all() }); err != nil {
 		return err
@@ -95,7 +164,12 @@ func (r *round) afterwards(ctx context.Context) error {
 	if err := r.refused(); err != nil {
 		return err
 	}
-	if r.kind.name == "planned" {
+	if r.other != nil {
+		if err := <-r.other; err != nil {
+			return fmt.Errorf("who had asked for another switch, which this cluster's promotion came before: %w", err)
+		}
+	}
+	if r.plan.end != dead {
 		r.Source.KillAll()
 		if err := r.sameState(ctx); err != nil {
 			return err
@@ -117,24 +191,27 @@ func (r *round) afterwards(ctx context.Context) error {
 // bringBack starts a fallen source again. Until it is fenced it serves whoever asks it: some do, and nobody but them.
 func (r *round) bringBack() error {
 	r.back = time.Now()
-	for _, n := range r.Source.Members() {
-		if err := n.Start(); err != nil {
-			return err
-		}
+	if err := r.startSource(nil); err != nil {
+		return err
 	}
-	var former []place
+	r.pin(true)
+	r.HealLinks()
+	return nil
+}
+
+// pin has further clients publish to nobody but the source, or the standby.
+func (r *round) pin(source bool) {
+	var places []place
 	for _, p := range r.places {
-		if p.source {
-			former = append(former, p)
+		if p.source == source {
+			places = append(places, p)
 		}
 	}
 	for i := range vhosts {
-		c := client{places: former, vhost: vhostName(i), session: fmt.Sprint("stray-", i), at: i}
-		stray := &publisher{client: c, h: r.h, number: i, rate: r.rate / 10, write: writeWork}
-		r.publishersDone.Go(func() { stray.run(r.publishing) })
+		c := client{places: places, vhost: vhostName(i), session: fmt.Sprintf("pinned-%v-%d", source, i), at: i}
+		p := &publisher{client: c, h: r.h, number: i, rate: r.rate / 10, write: writeWork}
+		r.publishersDone.Go(func() { p.run(r.publishing) })
 	}
-	r.HealLinks()
-	return nil
 }
 
 // refused says whether each node of the old source turns clients away, and tells them where to go.
@@ -200,48 +277,4 @@ func (r *round) waitQuiet() error {
 		}
 		return nil
 	})
-}
-
-// fences watches since when the nodes of the former source say that they are fenced.
-type fences struct {
-	mu    sync.Mutex
-	since map[int]time.Time
-	done  sync.WaitGroup
-	stop  context.CancelFunc
-}
-
-func (f *fences) watch(ctx context.Context, nodes []*harness.Node) {
-	ctx, f.stop = context.WithCancel(ctx)
-	for _, n := range nodes {
-		f.done.Go(func() {
-			for ctx.Err() == nil {
-				if l, err := n.LinkStatus(ctx); err == nil && l.Fenced {
-					f.mu.Lock()
-					f.since[n.ID] = time.Now()
-					f.mu.Unlock()
-					return
-				}
-				select {
-				case <-ctx.Done():
-				case <-time.After(50 * time.Millisecond):
-				}
-			}
-		})
-	}
-}
-
-// all says whether every node is fenced.
-func (f *fences) all() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.since) < 3 {
-		return fmt.Errorf("%d of 3 nodes of the old source say that they are fenced", len(f.since))
-	}
-	return nil
-}
-
-// wait ends the watch.
-func (f *fences) wait() {
-	f.stop()
-	f.done.Wait()
 }

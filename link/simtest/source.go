@@ -176,6 +176,7 @@ var (
 
 func (sourceNode) Note(string, string, uint64, []wire.Position) {}
 func (sourceNode) Hurried(uint64) bool                          { return false }
+func (sourceNode) Returned(string)                              {}
 func (sourceNode) Held(string) *wire.Hold                       { return nil }
 
 func (s sourceNode) identity() source.Identity {

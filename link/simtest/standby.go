@@ -62,7 +62,7 @@ func (w *World) takes(group uint64, e entry.Replay) {
 	case strings.HasPrefix(data, fenceMark):
 		g.now.Fence = data[len(fenceMark):]
 	case strings.HasPrefix(data, openMark):
-		g.now.Fence = ""
+		g.now.Fence, g.now.Undone = "", data[len(openMark):]
 	}
 	w.spread(g)
 }
@@ -166,7 +166,7 @@ func (m member) FenceTaken(address string) {
 	}
 }
 
-func (m member) Begins(uint64) (entry.Position, uint64) { return entry.Origin(), 0 }
+func (m member) Begins(uint64) link.Beginning { return link.Beginning{At: entry.Origin()} }
 
 // replica is a group on a node of the standby.
 type replica struct {

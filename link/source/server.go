@@ -39,6 +39,8 @@ type Identity struct {
 type Notes interface {
 	// Note says that a reader has everything up to these positions, and the feature level that its members can read.
 	Note(reader, standby string, level uint64, positions []wire.Position)
+	// Returned says that the former source, a cluster's UUID, is coming back as a reader.
+	Returned(former string)
 	// Held is what this node's log keeps for a reader; nil for nothing.
 	Held(reader string) *wire.Hold
 	// Hurried says whether somebody waits for the reader's next position (a confirm mode), so that nothing is to be gathered.
@@ -51,12 +53,15 @@ type Options struct {
 	Logs     map[uint64]Log
 	Identity func() Identity
 	Notes    Notes
-	Switch   Switch  // what drains and fences
-	Seeds    *Seeds  // nil: no seed is served
-	Read     *Tokens // who may read; nil with Open
-	Fence    *Tokens // who may also fence
-	Open     bool    // the listener itself has proved who calls (a client certificate): no token is needed to read
-	Logger   *slog.Logger
+	Switch   Switch // what drains and fences
+	Seeds    *Seeds // nil: no seed is served
+	// Cuts are where the former source, a cluster's UUID, was cut at this cluster's promotion, with the log that follows still
+	// here; nil: there was none. Errors that wrap ErrConflict do not pass.
+	Cuts   func(former string) ([]wire.Cut, error)
+	Read   *Tokens // who may read; nil with Open
+	Fence  *Tokens // who may also fence
+	Open   bool    // the listener itself has proved who calls (a client certificate): no token is needed to read
+	Logger *slog.Logger
 }
 
 // Server answers the link's routes.
@@ -87,6 +92,7 @@ func New(o Options) *Server {
 	s.mux.HandleFunc("POST "+wire.PathBeat, s.reading(s.beat))
 	s.mux.HandleFunc("POST "+wire.PathSeed, s.reading(s.seed))
 	s.mux.HandleFunc("GET "+wire.PathSeed+"/{id}/{group}", s.reading(s.seedFile))
+	s.mux.HandleFunc("POST "+wire.PathRewind, s.reading(s.rewind))
 	s.mux.HandleFunc("POST "+wire.PathDrain, s.fencing(s.drain))
 	s.mux.HandleFunc("POST "+wire.PathFence, s.fencing(s.fence))
 	return s

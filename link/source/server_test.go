@@ -26,10 +26,14 @@ func (still) Changed() <-chan struct{}                  { return nil }
 func (still) Committed(context.Context) (uint64, error) { return 1 << 40, nil }
 
 // asked notes what the source was asked to do.
-type asked struct{ notes, switches int }
+type asked struct {
+	notes, switches int
+	returned        string
+}
 
 func (a *asked) Note(string, string, uint64, []wire.Position) { a.notes++ }
 func (a *asked) Hurried(uint64) bool                          { return true }
+func (a *asked) Returned(former string)                       { a.returned = former }
 func (a *asked) Held(string) *wire.Hold                       { return nil }
 func (a *asked) Drain(context.Context, wire.Drain) (wire.DrainAnswer, error) {
 	a.switches++
@@ -61,6 +65,7 @@ func gatekeeper(t *testing.T, read, fence string) (*Server, *asked) {
 	return New(Options{
 		Node: 1, Logs: map[uint64]Log{1: still{}}, Notes: a, Switch: a, Read: tokens(read), Fence: tokens(fence),
 		Logger: slog.New(slog.DiscardHandler), Identity: func() Identity { return Identity{Cluster: "ours", Role: "primary"} },
+		Cuts: cutsOf("former"),
 	}), a
 }
 
@@ -81,7 +86,7 @@ const seedless = http.StatusNotFound
 func TestATokenOpensWhatItIsForOnEveryRoute(t *testing.T) {
 	reading := map[string]string{
 		"POST " + wire.PathRead: `{"reader":"r","after":{"Group":1}}`, "POST " + wire.PathBeat: `{"reader":"r"}`,
-		"POST " + wire.PathSeed: `{"reader":"r"}`, "GET " + wire.PathSeed + "/x/1": "",
+		"POST " + wire.PathRewind: `{"reader":"r","cluster":"former"}`, "POST " + wire.PathSeed: `{"reader":"r"}`, "GET " + wire.PathSeed + "/x/1": "",
 	}
 	fencing := map[string]string{"POST " + wire.PathDrain: "{}", "POST " + wire.PathFence: "{}"}
 	for name, c := range map[string]struct {
@@ -131,6 +136,8 @@ func TestRequestsThatMakeNoSenseAreRefusedWithTheReason(t *testing.T) {
 		"a long name":          {wire.PathBeat, `{"reader":"` + long + `"}`, 409, "name"},
 		"a group that is none": {wire.PathRead, `{"reader":"r","after":{"Group":9}}`, 409, "--groups"},
 		"the source itself":    {wire.PathRead, `{"reader":"r","standby":"ours","after":{"Group":1}}`, 409, ReasonSelf},
+		"a rewind of no JSON":  {wire.PathRewind, "{", 400, "not understood"},
+		"another's rewind":     {wire.PathRewind, `{"reader":"r","cluster":"stranger"}`, 409, "stranger"},
 		"a drain of no JSON":   {wire.PathDrain, "drain", 400, "not understood"},
 		"a fence of no JSON":   {wire.PathFence, "[]", 400, "not understood"},
 	} {

@@ -83,6 +83,7 @@ func (n *noted) Note(reader, _ string, level uint64, at []wire.Position) {
 }
 
 func (n *noted) Hurried(uint64) bool { return n.hurried }
+func (n *noted) Returned(string)     {}
 
 func (n *noted) Held(reader string) *wire.Hold {
 	if reader != "reader" {

@@ -11,11 +11,12 @@ import (
 
 // The routes of the link port.
 const (
-	PathRead  = "/link/v1/read"  // ReadRequest, answered with a stream (Reader)
-	PathBeat  = "/link/v1/beat"  // Beat, answered with BeatAnswer
-	PathSeed  = "/link/v1/seed"  // SeedRequest, answered with Seed; its files lie below
-	PathDrain = "/link/v1/drain" // Drain, answered with DrainAnswer; needs a token that may fence
-	PathFence = "/link/v1/fence" // Fence, answered with FenceAnswer; needs a token that may fence
+	PathRead   = "/link/v1/read"   // ReadRequest, answered with a stream (Reader)
+	PathBeat   = "/link/v1/beat"   // Beat, answered with BeatAnswer
+	PathSeed   = "/link/v1/seed"   // SeedRequest, answered with Seed; its files lie below
+	PathRewind = "/link/v1/rewind" // RewindRequest, answered with Rewind
+	PathDrain  = "/link/v1/drain"  // Drain, answered with DrainAnswer; needs a token that may fence
+	PathFence  = "/link/v1/fence"  // Fence, answered with FenceAnswer; needs a token that may fence
 )
 
 // Bounds of what is taken from the other side.
@@ -104,6 +105,29 @@ type SeedFile struct {
 	Fingerprint uint64   `json:"fingerprint"` // of the state there
 	Bytes       int64    `json:"bytes"`
 	SHA256      string   `json:"sha256"`
+}
+
+// RewindRequest asks where this cluster's former source, Cluster, was cut when this one was promoted in its place. The log is
+// kept from there on under the name Reader, by which the former source will read.
+type RewindRequest struct {
+	Reader  string `json:"reader"`
+	Standby string `json:"standby,omitempty"` // the UUID that the former source's nodes will have as a standby
+	Cluster string `json:"cluster"`
+}
+
+// Rewind is what a former source needs to know to wind its state back to the cuts and to go on from there.
+type Rewind struct {
+	Cluster    string           `json:"cluster"`
+	Generation entry.Generation `json:"generation"`
+	Cuts       []Cut            `json:"cuts"`
+}
+
+// Cut is where a group was cut: the place in the former source's log, the fingerprint of the state there, and the place in
+// the promoted cluster's log, which is the one before the promotion's own entry.
+type Cut struct {
+	Former      Position `json:"former"`
+	Fingerprint uint64   `json:"fingerprint"`
+	Here        Position `json:"here"`
 }
 
 // Drain asks a source to take no new publishes and to deliver nothing new, for Millis at most, and then to commit a fence

@@ -16,6 +16,16 @@ type Link struct {
 	Readers           []LinkReader `json:"readers"` // the standbys that have asked this node since it started
 	Holds             []LinkHold   `json:"holds"`   // what this node's log keeps for standbys
 	Level             LinkLevel    `json:"level"`
+	// Switch is the planned switch that is under way, or the last; null where there was none.
+	Switch *LinkSwitch `json:"switch"`
+}
+
+// LinkSwitch is how far a planned switch is, as far as the node has applied.
+type LinkSwitch struct {
+	ID string `json:"id"` // UUID
+	// Step of the source, and of the standby as far as it has replayed that: draining, fencing (some groups are fenced), fenced. Then of
+	// the standby alone: accepted (it promotes itself), cancelled (it never will for this switch).
+	Step string `json:"step"`
 }
 
 // LinkLevel is the feature level of a cluster: what may be needed to read its log.

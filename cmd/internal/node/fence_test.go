@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/link/source"
 	"github.com/understudy-mq/understudy/link/wire"
@@ -94,4 +95,34 @@ func TestADrainThatIsNotForThisClusterIsRefusedAndNothingWaits(t *testing.T) {
 		}
 	}
 	send(t, dial(t, n), "work", "after")
+}
+
+// Two switches that are asked for at the same time, on two nodes: each would fence the groups that the other has not come to.
+func TestOfTwoSwitchesTheOneThatHasFencedTheSystemGroupFencesTheOthers(t *testing.T) {
+	from, _ := pair(t)
+	n := start(t, from)
+	ready(t, n)
+	h := n.linkage.handover
+	first := &entry.LinkFence{Cluster: n.ClusterID(), Switch: "first"}
+	if err := n.raft.Group(systemGroup).ControlLocal(entry.Append(nil, first)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the system group is fenced", func() bool { return n.linkState(systemGroup).Gate.Fenced })
+	if a, err := h.Drain(t.Context(), wire.Drain{Cluster: n.ClusterID(), Switch: "second"}); !errors.Is(err, source.ErrConflict) {
+		t.Errorf("the second switch: %+v, %v", a, err)
+	}
+	for _, g := range n.groups[1:] {
+		if gate := n.linkState(g).Gate; gate.Fenced {
+			t.Errorf("group %d is fenced for the switch %s", g, gate.Switch)
+		}
+	}
+	if a, err := h.Drain(t.Context(), wire.Drain{Cluster: n.ClusterID(), Switch: "first"}); err != nil || len(a.Fences) != len(n.groups) {
+		t.Errorf("the first switch: %+v, %v", a, err)
+	}
+	if err := h.fencedFor("first", n.groups); err != nil {
+		t.Error(err)
+	}
+	if s := n.Link().Switch; s == nil || *s != (api.LinkSwitch{ID: "first", Step: "fenced"}) {
+		t.Errorf("it says of the switch: %+v", s)
+	}
 }

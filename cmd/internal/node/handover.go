@@ -41,13 +41,13 @@ func (h *handover) Drain(ctx context.Context, d wire.Drain) (wire.DrainAnswer, e
 	ctx, cancel := context.WithTimeout(ctx, handoverStep)
 	defer cancel()
 	if d.Cancelled {
-		err := h.everywhere(ctx, func(uint64, core.Link) entry.Command {
+		err := h.carriedOut(ctx, h.n.groups, func(uint64, core.Link) entry.Command {
 			return &entry.LinkFenceCancel{Cluster: d.Cluster, Switch: d.Switch}
 		}, func(l core.Link) bool { return l.Gate.Cancelled == d.Switch })
 		return wire.DrainAnswer{State: "cancelled"}, err
 	}
 	drain := &entry.LinkDrain{Cluster: d.Cluster, Switch: d.Switch, Millis: (h.length(d) + drainSlack).Milliseconds()}
-	err := h.everywhere(ctx, func(uint64, core.Link) entry.Command { return drain },
+	err := h.carriedOut(ctx, h.n.groups, func(uint64, core.Link) entry.Command { return drain },
 		// Another switch's drain does not do: of two the shorter counts, and the machine tells which that is.
 		func(l core.Link) bool { return l.Gate.Drain != 0 && l.Gate.Switch == d.Switch || l.Gate.Fenced })
 	if err != nil {
@@ -56,12 +56,27 @@ func (h *handover) Drain(ctx context.Context, d wire.Drain) (wire.DrainAnswer, e
 	if !h.drained(d) {
 		return wire.DrainAnswer{State: "draining"}, nil
 	}
+	return h.fence(ctx, d)
+}
+
+// fence fences every group for a switch. Of switches that are asked for at the same time the one counts that has fenced the system group: were
+// every group fenced for whichever came first there, none could be completed, and the cluster would serve nobody.
+func (h *handover) fence(ctx context.Context, d wire.Drain) (wire.DrainAnswer, error) {
 	fence := &entry.LinkFence{Cluster: d.Cluster, Switch: d.Switch, Hosts: strings.Join(d.Hosts, ",")}
-	err = h.everywhere(ctx, func(uint64, core.Link) entry.Command { return fence }, func(l core.Link) bool { return l.Gate.Fenced })
-	if err != nil {
-		return wire.DrainAnswer{State: "fencing"}, err
+	for _, groups := range [][]uint64{{systemGroup}, h.n.groups} {
+		err := h.carriedOut(ctx, groups, func(uint64, core.Link) entry.Command { return fence }, func(l core.Link) bool { return l.Gate.Fenced })
+		if err != nil {
+			return wire.DrainAnswer{State: "fencing"}, err
+		}
+		if err := h.fencedFor(d.Switch, groups); err != nil {
+			return wire.DrainAnswer{}, err
+		}
 	}
-	return h.fences(d.Switch)
+	a := wire.DrainAnswer{State: "fenced"}
+	for _, g := range h.n.groups {
+		a.Fences = append(a.Fences, wire.Position{Group: g, Position: entry.Position{Index: h.n.linkState(g).Gate.FencedAt}})
+	}
+	return a, nil
 }
 
 // fits says why this cluster does not drain for the request.
@@ -102,22 +117,19 @@ func (h *handover) drained(d wire.Drain) bool {
 	return over || unsettled == 0
 }
 
-// fences answers where the groups are fenced for a switch.
-func (h *handover) fences(id string) (wire.DrainAnswer, error) {
-	a := wire.DrainAnswer{State: "fenced"}
-	for _, g := range h.n.groups {
-		gate := h.n.linkState(g).Gate
-		if gate.Switch != id {
-			return wire.DrainAnswer{}, fmt.Errorf("%w: it is fenced for another switch", source.ErrConflict)
+// fencedFor says why a switch cannot be completed: a group is fenced for another one.
+func (h *handover) fencedFor(id string, groups []uint64) error {
+	for _, g := range groups {
+		if gate := h.n.linkState(g).Gate; gate.Switch != id {
+			return fmt.Errorf("%w: it is fenced for another switch", source.ErrConflict)
 		}
-		a.Fences = append(a.Fences, wire.Position{Group: g, Position: entry.Position{Index: gate.FencedAt}})
 	}
-	return a, nil
+	return nil
 }
 
-// everywhere has every group carry out a command that it has not, and waits until this node sees that they have.
-func (h *handover) everywhere(ctx context.Context, command func(uint64, core.Link) entry.Command, done func(core.Link) bool) error {
-	for _, g := range h.n.groups {
+// carriedOut has groups carry out a command that they have not, and waits until this node sees that they have.
+func (h *handover) carriedOut(ctx context.Context, groups []uint64, command func(uint64, core.Link) entry.Command, done func(core.Link) bool) error {
+	for _, g := range groups {
 		for asked := (time.Time{}); ; {
 			l := h.n.linkState(g)
 			if done(l) {
@@ -160,7 +172,7 @@ func (h *handover) Fence(ctx context.Context, f wire.Fence) (wire.FenceAnswer, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, handoverStep)
 	defer cancel()
-	err := h.everywhere(ctx, func(g uint64, _ core.Link) entry.Command {
+	err := h.carriedOut(ctx, h.n.groups, func(g uint64, _ core.Link) entry.Command {
 		return &entry.LinkFenced{Cluster: f.Cluster, Generation: f.Generation, Cut: cuts[g], Hosts: strings.Join(f.Hosts, ",")}
 	}, func(l core.Link) bool { return l.Gate.Fenced && !f.Generation.Over(l.Gate.By) })
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -85,7 +86,7 @@ func (n *Node) serveLink() error {
 		return err
 	}
 	o := source.Options{
-		Node: n.cfg.NodeID, Logs: map[uint64]source.Log{}, Identity: n.linkIdentity, Notes: linkNotes{n}, Switch: n.linkage.handover,
+		Node: n.cfg.NodeID, Logs: map[uint64]source.Log{}, Identity: n.linkIdentity, Notes: linkNotes{n}, Switch: n.linkage.handover, Cuts: n.cuts,
 		Open: n.cfg.LinkTLSCA != "" && n.cfg.LinkServeTokenFile == "", Logger: n.log,
 	}
 	exports := map[uint64]source.Exporter{}
@@ -136,14 +137,17 @@ func (n *Node) linkServerTLS() (*tls.Config, error) {
 
 // linkClientTLS is TLS towards the source, nil for a plain link.
 func (n *Node) linkClientTLS() (*tls.Config, error) {
-	files := certs.Files{Cert: n.cfg.LinkTLSCert, Key: n.cfg.LinkTLSKey, CA: n.cfg.LinkTLSCA}
+	return linkClientTLS(certs.Files{Cert: n.cfg.LinkTLSCert, Key: n.cfg.LinkTLSKey, CA: n.cfg.LinkTLSCA}, n.log)
+}
+
+func linkClientTLS(files certs.Files, logger *slog.Logger) (*tls.Config, error) {
 	switch {
 	case files.CA == "":
 		return nil, nil
 	case files.Cert == "":
-		return certs.Client(files.CA, n.log)
+		return certs.Client(files.CA, logger)
 	}
-	return certs.Mutual(files, n.log)
+	return certs.Mutual(files, logger)
 }
 
 // linkIdentity is what the node tells its standbys of itself.
@@ -161,6 +165,9 @@ func (n *Node) fenced() bool {
 	}
 	return true
 }
+
+// fencedForGood says whether another cluster was promoted in this one's place, or it has handed over to one.
+func (n *Node) fencedForGood() bool { return n.linkState(systemGroup).Gate.Fenced }
 
 // linkState is a group's part in the link as this node has applied it.
 func (n *Node) linkState(group uint64) (l core.Link) {
@@ -214,6 +221,7 @@ func (n *Node) standing(group uint64) link.Standing {
 		Role: link.Role(l.Role.String()), Leads: n.raft.Group(group).Status().Leader == n.cfg.NodeID, Generation: l.Generation,
 		Source: l.Source, SourceGeneration: l.SourceGeneration, Position: l.Position, Stamp: stamp,
 		Switch: l.Switch, Accepted: l.SwitchState == core.SwitchAccepted, Cancelled: l.SwitchState == core.SwitchCancelled,
+		Undone: l.SourceGate.Cancelled,
 	}
 	if l.Role == core.RolePromoted {
 		s.Stamp = l.Stamp
@@ -275,11 +283,11 @@ func (c standbyCluster) Waits() bool {
 }
 
 // Begins implements link.Cluster.
-func (c standbyCluster) Begins(group uint64) (entry.Position, uint64) {
-	if at, print, ok := c.n.folder.seeded(group); ok {
-		return at, print
+func (c standbyCluster) Begins(group uint64) link.Beginning {
+	if b, ok := c.n.folder.seeded(group); ok {
+		return b
 	}
-	return entry.Origin(), core.EmptyFingerprint()
+	return link.Beginning{At: entry.Origin(), Fingerprint: core.EmptyFingerprint()}
 }
 
 // Hosts implements link.Cluster: this node's and, as soon as they have told, the others'.

@@ -54,6 +54,21 @@ func follows(t *testing.T, source, standby *Node) {
 	})
 }
 
+// A standby's node that let itself be called ready just before it took note of the cluster's id asked no source node, and the groups
+// that it led were attached to none, until it was restarted.
+func TestAStandbyThatHasNotTakenNoteOfItsClustersIDIsNotReady(t *testing.T) {
+	_, to := pair(t)
+	standby := start(t, to)
+	ready(t, standby)
+	standby.clusterID.Store(new(""))
+	if standby.Ready() == nil {
+		t.Error("it is ready, and does not know whose it is")
+	}
+	if err := standby.learn(); err != nil || standby.Ready() != nil {
+		t.Errorf("once it has taken note: %v, %v", err, standby.Ready())
+	}
+}
+
 func TestAStandbyTakesOverWhatItsSourceHad(t *testing.T) {
 	from, to := pair(t)
 	source, standby := start(t, from), start(t, to)
@@ -300,6 +315,9 @@ func TestAPlannedSwitchLosesNothingAndFencesTheSource(t *testing.T) {
 	if p.Kind != "planned" || !p.NothingCanMissing {
 		t.Errorf("report %+v", p)
 	}
+	if s := standby.Link().Switch; s == nil || s.Step != "accepted" {
+		t.Errorf("the standby says of the switch: %+v", s)
+	}
 	wantClosed(t, closed, "handed over")
 	if !source.Link().Fenced {
 		t.Error("the source is not fenced")
@@ -336,7 +354,10 @@ func TestASwitchThatIsNotCompletedIsCancelledAndTheSourceGoesOn(t *testing.T) {
 	if r := standby.Link().Role; r != "standby" {
 		t.Errorf("the standby is %s now", r)
 	}
-	eventually(t, "the source delivers again", func() bool { return source.linkState(1).Gate.Drain == 0 })
+	if s := standby.Link().Switch; s == nil || s.Step != "cancelled" {
+		t.Errorf("the standby says of the switch: %+v", s)
+	}
+	eventually(t, "the source delivers again", func() bool { return source.linkState(1).Gate.Drain == 0 && source.Link().Switch == nil })
 	send(t, c, "work", "more")
 }
 

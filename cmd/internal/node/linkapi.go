@@ -35,13 +35,48 @@ func (n *Node) Link() api.Link {
 		l.FencedReason = first.Gate.Reason()
 	}
 	l.SplitBrain, l.SplitBrainReason = n.splitBrain()
-	l.Level = n.levels()
+	l.Level, l.Switch = n.levels(), n.planned()
 	for _, h := range n.raft.Holds() {
 		l.Holds = append(l.Holds, api.LinkHold{
 			Name: h.Name, State: string(h.State), Holding: h.Holding, Reason: h.Reason, Silent: h.Silent, Held: h.Held, Left: h.Left, Level: h.Level,
 		})
 	}
 	return l
+}
+
+// planned is the planned switch that is under way or was the last: the source's by its own gates, a standby's by those that it has
+// replayed, and by its own word.
+func (n *Node) planned() *api.LinkSwitch {
+	first, now, fenced := n.linkState(systemGroup), api.LinkSwitch{}, 0
+	for _, g := range n.groups {
+		l := n.linkState(g)
+		gate := l.Gate
+		if l.Role == core.RoleStandby {
+			gate = l.SourceGate
+		}
+		if gate.Switch != "" {
+			now.ID = gate.Switch
+		}
+		if gate.Switch != "" && gate.Fenced {
+			fenced++
+		}
+	}
+	judged := first.Switch != "" && (now.ID == "" || now.ID == first.Switch)
+	switch {
+	case judged && first.SwitchState == core.SwitchCancelled:
+		now = api.LinkSwitch{ID: first.Switch, Step: "cancelled"}
+	case judged:
+		now = api.LinkSwitch{ID: first.Switch, Step: "accepted"}
+	case now.ID == "":
+		return nil
+	case fenced == len(n.groups):
+		now.Step = "fenced"
+	case fenced > 0:
+		now.Step = "fencing"
+	default:
+		now.Step = "draining"
+	}
+	return &now
 }
 
 // splitBrain says whether two clusters may serve at once, and why that is thought.

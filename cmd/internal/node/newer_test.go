@@ -35,6 +35,7 @@ type noNotes struct{}
 
 func (noNotes) Note(string, string, uint64, []wire.Position) {}
 func (noNotes) Hurried(uint64) bool                          { return false }
+func (noNotes) Returned(string)                              {}
 func (noNotes) Held(string) *wire.Hold                       { return nil }
 
 // A group that is handed what it cannot read ends its node: the link must not hand it over.

@@ -77,10 +77,12 @@ func (n *Node) watchPromotion(ctx context.Context) {
 	fresh := n.linkage.reports.get().At == 0
 	whole := n.promotedWhole(ctx, cutPatience)
 	if fresh {
+		n.keepForFormer()
 		n.report(live)
 	}
 	n.serveAsPromoted(ctx)
 	if !whole && fresh && n.promotedWhole(ctx, 0) {
+		n.keepForFormer()
 		n.report(live)
 	}
 }

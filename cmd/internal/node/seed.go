@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
-	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/link"
 	"github.com/understudy-mq/understudy/replication"
 )
@@ -31,6 +30,8 @@ type seedRecord struct {
 	Seed    link.Fetched `json:"seed"`
 	Whole   bool         `json:"whole"` // every file is here
 	Taken   bool         `json:"taken"` // every group stands on its snapshot
+	// Rewound: it was not downloaded, but made of what the node had as one of the source's former source (Rewind).
+	Rewound bool `json:"rewound,omitempty"`
 }
 
 // readSeed reads the record; nil if there is none.
@@ -60,18 +61,18 @@ func (f *Folder) writeSeed(r *seedRecord) error {
 	return nil
 }
 
-// seeded answers where a group that began with a source's snapshot stands, and its state's fingerprint there.
-func (f *Folder) seeded(group uint64) (at entry.Position, fingerprint uint64, ok bool) {
+// seeded answers how a group began whose folder began with a seed.
+func (f *Folder) seeded(group uint64) (b link.Beginning, ok bool) {
 	r, err := f.readSeed()
 	if err != nil || r == nil {
-		return at, 0, false
+		return b, false
 	}
 	for _, x := range r.Seed.Files {
 		if x.Position.Group == group {
-			return x.Position.Position, x.Fingerprint, true
+			return link.Beginning{At: x.Position.Position, Fingerprint: x.Fingerprint, Rewound: r.Rewound}, true
 		}
 	}
-	return at, 0, false
+	return b, false
 }
 
 // seedFolder downloads the seed of a fresh folder whose node is to begin with one, or goes on with a download that was

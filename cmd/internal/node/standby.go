@@ -37,9 +37,10 @@ func (n *Node) formStandby(last *proposal) {
 	last.at = time.Now()
 }
 
-// standbyReady is Ready of a standby: it follows its source, or waits for it.
+// standbyReady is Ready of a standby: it follows its source, or waits for it. What the groups' states say of the cluster's id has to
+// have been taken note of (learn): without it nobody is asked for entries, and the groups that this node leads are attached to nothing.
 func (n *Node) standbyReady() error {
-	if n.presentID() == "" {
+	if id := n.presentID(); id == "" || id != n.ClusterID() {
 		return errors.New("standby is forming")
 	}
 	for _, g := range n.groups {
