@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,9 @@ var (
 	ErrCancelled = errors.New("the planned switch was cancelled")
 	errNotYet    = errors.New("not carried out yet")
 	errNoSource  = errors.New("no node of the source answers; if it is lost, promote this standby (understudy link promote)")
+	// Why a switch is not cancelled.
+	errNoMajority = errors.New("the switch could not be cancelled: a majority of the standby's nodes must be up; the source may stay fenced")
+	errUntold     = errors.New("this switch can be cancelled once the source has taken back the one before it")
 )
 
 // Cluster is this node's cluster as the conductor sees and changes it.
@@ -72,6 +76,7 @@ type Conductor struct {
 	mu     sync.Mutex
 	asked  map[string]time.Time // when a command was proposed last, by what and where
 	fenced map[string]Delivery  // by address
+	given  []string             // switches that were given up and are not on record as cancelled yet
 }
 
 // Delivery is how far the fence has come to a former source's node.
@@ -292,17 +297,20 @@ func (c *Conductor) drain(ctx context.Context, d wire.Drain) error {
 
 // cancel records that this standby will not promote itself for the switch, and only then tells the source. Answers
 // ErrCancelled with the reason, or nil where the promotion came first.
+//
+// One switch is on record. That an earlier one is cancelled has to stay there until the source has carried that out: its fence would
+// stay, and if all of its fences came after all, this standby would take it for one to accept.
 func (c *Conductor) cancel(id string, reason error) error {
 	ctx, stop := context.WithTimeout(context.Background(), 2*exchangeLimit)
 	defer stop()
-	system := c.cluster.Groups()[0]
-	for ctx.Err() == nil {
+	system, last := c.cluster.Groups()[0], errNoMajority
+	for ; ctx.Err() == nil; sleep(ctx, dutyInterval) {
 		first := c.cluster.Standing(system)
 		switch {
 		case first.Role == Promoted:
 			return nil
 		case first.Cancelled && first.Switch == id:
-			err := c.drain(ctx, wire.Drain{Standby: c.cluster.ID(), Cluster: first.Source, Switch: id, Cancelled: true})
+			err := c.takenBack(ctx, first)
 			switch {
 			case err == nil:
 				reason = fmt.Errorf("%w; the source goes on serving", reason)
@@ -310,22 +318,59 @@ func (c *Conductor) cancel(id string, reason error) error {
 				reason = fmt.Errorf("%w; the source could not be told and may stay fenced: %w", reason, err)
 			}
 			return fmt.Errorf("%w: %w", ErrCancelled, reason)
+		case !c.replaceable(first):
+			if err := c.takenBack(ctx, first); err != nil {
+				last = fmt.Errorf("%w: %w", errUntold, err)
+				if errors.Is(reason, errNoSource) {
+					last = fmt.Errorf("%w; %w", reason, errUntold)
+					stop()
+				}
+				continue
+			}
 		}
 		c.propose(system, &entry.LinkCancel{Cluster: c.cluster.ID(), Switch: id})
-		sleep(ctx, dutyInterval)
 	}
-	return errors.New("the switch could not be cancelled: a majority of the standby's nodes must be up; the source may stay fenced")
+	c.mu.Lock()
+	c.given = append(c.given, id)
+	c.mu.Unlock()
+	return last
 }
 
-// takeBack tells the source of a switch that was cancelled, until that is carried out there: its fence would stay.
+// replaceable says whether another switch may take the place of the one on record: the source has taken that back in every group, if it
+// was cancelled.
+func (c *Conductor) replaceable(first Standing) bool {
+	return !first.Cancelled || !slices.ContainsFunc(c.cluster.Groups(), func(g uint64) bool { return c.cluster.Standing(g).Undone != first.Switch })
+}
+
+// cancelGiven cancels a switch that was given up and could not be cancelled then.
+func (c *Conductor) cancelGiven(first Standing) {
+	c.mu.Lock()
+	if len(c.given) > 0 && (first.Role != Standby || first.Cancelled && first.Switch == c.given[0]) {
+		c.given = c.given[1:]
+	}
+	given := slices.Clone(c.given)
+	c.mu.Unlock()
+	if len(given) > 0 && c.replaceable(first) {
+		c.propose(c.cluster.Groups()[0], &entry.LinkCancel{Cluster: c.cluster.ID(), Switch: given[0]})
+	}
+}
+
+// takenBack has the source carry out that the switch on record is cancelled.
+func (c *Conductor) takenBack(ctx context.Context, first Standing) error {
+	return c.drain(ctx, wire.Drain{Standby: c.cluster.ID(), Cluster: first.Source, Switch: first.Switch, Cancelled: true})
+}
+
+// takeBack cancels what could not be cancelled at once, and tells the source of a switch that was cancelled, until that is carried out
+// there: its fence would stay.
 func (c *Conductor) takeBack(ctx context.Context) {
 	told := ""
 	for ; ctx.Err() == nil; sleep(ctx, fencePause) {
 		first := c.cluster.Standing(c.cluster.Groups()[0])
+		c.cancelGiven(first)
 		if first.Role != Standby || !first.Leads || !first.Cancelled || first.Switch == told {
 			continue
 		}
-		if c.drain(ctx, wire.Drain{Standby: c.cluster.ID(), Cluster: first.Source, Switch: first.Switch, Cancelled: true}) == nil {
+		if c.takenBack(ctx, first) == nil {
 			told = first.Switch
 		}
 	}

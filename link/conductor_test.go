@@ -97,7 +97,7 @@ func (m member) apply(group uint64, s *Standing, cmd entry.Command) (counts bool
 			s.Switch, s.Accepted, s.Cancelled = x.Switch, true, false
 		}
 	case *entry.LinkCancel:
-		if counts = s.Role == Standby && !s.Cancelled; counts {
+		if counts = s.Role == Standby && !(s.Cancelled && s.Switch == x.Switch); counts {
 			s.Switch, s.Accepted, s.Cancelled = x.Switch, false, true
 		}
 	case *entry.LinkPromote:

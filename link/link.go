@@ -189,6 +189,9 @@ func (l *Link) sees(i int, asked time.Time, groups []wire.GroupBeat) {
 			continue
 		}
 		v.contact(g.Group, i, g.Applied, asked)
+		if g.Leads {
+			v.leads(g.Group, i)
+		}
 		if g.Committed > 0 {
 			v.proof(g.Group, i, g.Committed, asked)
 		}

@@ -27,5 +27,6 @@ type Standing struct {
 	Switch           string // the planned switch that this standby has judged
 	Accepted         bool   // it promotes itself for Switch
 	Cancelled        bool   // it will not
+	Undone           string // the switch that the source has taken back last in the group, as replayed
 	Sessions         int    // attached to a node of the source, as of the position
 }

@@ -209,6 +209,84 @@ func TestASourceThatCouldNotBeToldOfACancelledSwitchIsToldLater(t *testing.T) {
 	}
 }
 
+// A second switch is asked for, and given up too, before the source could be told that the first one is cancelled. Only one is on record.
+func TestASourceIsToldOfEachCancelledSwitchThoughAnotherCameBetween(t *testing.T) {
+	a := newAssembly()
+	asked, taken := make(chan string, 100), make(chan string, 100)
+	s := newHandsOver(t, func(d wire.Drain) {
+		if d.Cancelled {
+			taken <- d.Switch
+		} else {
+			asked <- d.Switch
+		}
+	})
+	s.refuses = 1 << 30
+	c := conductors(t, a, s.address())
+	var ids [2]string
+	for i := range ids {
+		ctx, giveUp := context.WithCancel(bounded(t))
+		answer := make(chan error, 1)
+		go func() { answer <- c.Switchover(ctx, time.Second) }()
+		ids[i] = <-asked
+		giveUp()
+		if i == 1 {
+			eventually(t, "the source is asked to take the first one back", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.drains) > 3 })
+			if first := (member{a, 1}).Standing(0); !first.Cancelled || first.Switch != ids[0] {
+				t.Errorf("the first one's record went before the source was told: %+v", first)
+			}
+			s.mu.Lock()
+			s.refuses = 0
+			s.mu.Unlock()
+		}
+		if err := <-answer; !errors.Is(err, ErrCancelled) {
+			t.Errorf("switch %d: %v", i, err)
+		}
+		for len(asked) > 0 {
+			<-asked
+		}
+	}
+	told := map[string]bool{}
+	for len(told) < 2 {
+		select {
+		case id := <-taken:
+			told[id] = true
+		case <-time.After(patience):
+			t.Fatalf("the source was told of %v, not of each of %v", told, ids)
+		}
+	}
+}
+
+// Nothing has to be recorded of a switch of which the source has never said anything; that an earlier one was cancelled stays on record.
+func TestASwitchThatNoSourceNodeHasHeardOfLeavesTheRecordOfACancelledOne(t *testing.T) {
+	a := newAssembly()
+	a.change(0, func(s *Standing) { s.Switch, s.Cancelled = "before", true })
+	s := newHandsOver(t, nil)
+	s.server.Close()
+	c := NewConductor(member{a, 1}, New(Options{Addresses: []string{s.address()}, Logger: discard()}), discard())
+	begun := time.Now()
+	c.now = func() time.Time { return begun.Add(50 * time.Since(begun)) }
+	if err := c.Switchover(bounded(t), time.Second); err == nil || errors.Is(err, ErrCancelled) || !strings.Contains(err.Error(), "promote this standby") {
+		t.Errorf("answered %v", err)
+	}
+	if first := (member{a, 1}).Standing(0); first.Switch != "before" || !first.Cancelled {
+		t.Errorf("%+v", first)
+	}
+	for g := range uint64(3) { // it is cancelled once every group of the source has taken the other one back
+		c.cancelGiven((member{a, 1}).Standing(0))
+		if first := (member{a, 1}).Standing(0); first.Switch != "before" {
+			t.Errorf("with %d groups of 3: %+v", g, first)
+		}
+		a.change(g, func(s *Standing) { s.Undone = "before" })
+	}
+	c.cancelGiven((member{a, 1}).Standing(0))
+	if first := (member{a, 1}).Standing(0); first.Switch == "before" || !first.Cancelled {
+		t.Errorf("in the end: %+v", first)
+	}
+	if c.cancelGiven((member{a, 1}).Standing(0)); len(c.given) != 0 {
+		t.Errorf("still to be cancelled: %v", c.given)
+	}
+}
+
 func TestTheFenceIsDeliveredUntilTheFormerSourceTakesIt(t *testing.T) {
 	a := newAssembly()
 	s := newHandsOver(t, nil)

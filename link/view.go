@@ -32,8 +32,8 @@ type groupView struct {
 	proofs    []sighting // entries beyond it, and when nothing beyond them was committed: ascending in both
 	most      uint64     // the furthest entry heard of
 	contact   time.Time  // when the newest answer was asked for
-	proven    time.Time  // when the newest proof was asked for,
-	prover    int        // from the source node at this address
+	proven    time.Time  // when the newest proof was asked for
+	prover    int        // the address of the source node that is to prove what is committed
 	caughtUp  time.Time  // the newest moment at which nothing beyond the position was committed, zero if none is known
 	byAddress map[int]sighting
 }
@@ -72,9 +72,10 @@ func (v *view) proof(group uint64, i int, index uint64, asked time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	g := v.group(group)
-	if asked.After(g.proven) {
-		g.proven, g.prover = asked, i
+	if v.now().Sub(g.proven) >= proofPause {
+		g.prover = i
 	}
+	g.proven = later(g.proven, asked)
 	// One that names no earlier entry and no later moment than another says nothing beside it.
 	g.proofs = slices.DeleteFunc(g.proofs, func(p sighting) bool { return p.index >= index && !p.at.After(asked) })
 	n := 0
@@ -86,7 +87,15 @@ func (v *view) proof(group uint64, i int, index uint64, asked time.Time) {
 	}
 }
 
-// toProve says whether the source node at address i is to prove what is committed: the one that did last is.
+// leads takes note that the source node at address i says that it leads the group.
+func (v *view) leads(group uint64, i int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.group(group).prover = i
+}
+
+// toProve says whether the source node at address i is to prove what is committed: the leader is, or one that did when nobody else had for
+// a while. All are where none has.
 func (v *view) toProve(group uint64, i int) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -114,7 +114,7 @@ func TestProofsCountByWhatWasAskedWheneverTheyCome(t *testing.T) {
 	}
 }
 
-func TestOneSourceNodeProvesAndAllAreAskedToWhereNoneHas(t *testing.T) {
+func TestTheLeaderProvesAndAllAreAskedToWhereNoneHas(t *testing.T) {
 	v, c := newClockedView()
 	asked := func() (list []int) {
 		for i := range 3 {
@@ -128,8 +128,13 @@ func TestOneSourceNodeProvesAndAllAreAskedToWhereNoneHas(t *testing.T) {
 		t.Errorf("at first %v are asked", got)
 	}
 	v.proof(1, 1, 10, c.now())
+	v.proof(1, 0, 10, c.now()) // who was asked too
 	if got := asked(); !slices.Equal(got, []int{1}) {
 		t.Errorf("%v are asked, 1 has proven", got)
+	}
+	v.leads(1, 2)
+	if got := asked(); !slices.Equal(got, []int{2}) {
+		t.Errorf("%v are asked, 2 leads", got)
 	}
 	c.pass(proofPause)
 	if got := asked(); len(got) != 3 {

@@ -15,14 +15,15 @@ type Loss struct {
 }
 
 // Cut takes from everything below root what was not synced: keepPercent of it stays, more or less, as the seed has it; 0 takes all
-// that can be taken. Nothing may run on root. It may be called where no FS ever was.
+// that can be taken. Nothing may run on root. It is an error where no FS ever was: such a power cut would take nothing.
 func Cut(root string, seed uint64, keepPercent int) (Loss, error) {
 	c := &cutter{home: homeOf(root), keep: keepPercent, rng: rand.New(rand.NewPCG(seed, 5))}
-	if _, err := os.Stat(c.home.path); errors.Is(err, os.ErrNotExist) {
-		return c.loss, nil
+	if _, err := os.Stat(c.home.path); err != nil {
+		return c.loss, fmt.Errorf("powercut: %s was not written through it: %w", root, err)
 	}
 	for _, step := range []func() error{
-		func() error { return c.undoNames(root) }, func() error { return c.undoBytes(root) }, func() error { return os.RemoveAll(c.home.path) },
+		func() error { return c.undoNames(root) }, func() error { return c.undoBytes(root) },
+		func() error { return os.RemoveAll(c.home.path) }, c.home.make,
 	} {
 		if err := step(); err != nil {
 			return c.loss, fmt.Errorf("powercut: %w", err)

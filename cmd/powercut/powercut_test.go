@@ -144,15 +144,18 @@ func TestWhatAnEndedProcessDidNotSyncIsStillNotSynced(t *testing.T) {
 	}
 }
 
-func TestAPowerCutOfAnotherProcessesFolderOrOfNoneDoesNothing(t *testing.T) {
+func TestACutOfWhatWasNotWrittenThroughItIsAnError(t *testing.T) {
 	r := &rig{t: t, root: t.TempDir()}
 	r.must(os.WriteFile(r.path("file"), []byte("text"), 0o644))
-	if loss := r.cut(); loss != (Loss{}) {
-		t.Errorf("loss %+v", loss)
+	if _, err := Cut(r.root, 1, 0); err == nil {
+		t.Error("no error")
 	}
 	r.has("file", "text")
-	if _, err := Cut(r.path("none"), 1, 0); err != nil {
-		t.Error(err)
+	r.start()
+	r.put("other", "text", true)
+	r.cut()
+	if loss := r.cut(); loss != (Loss{}) {
+		t.Errorf("a second cut took %+v", loss)
 	}
 }
 

@@ -7,7 +7,7 @@
 // delayed and under way crossed the switch. Its line tells what was hit in the midst of the take-over, and at which step that was. A failing round prints the command that replays its choices (seed); the timing of
 // processes and sockets is the machine's and not the seed's.
 //
-// In two rounds of three (those whose seed three does not divide) nodes can lose their power, and the source is lost that way: what
+// In two rounds of three nodes can lose their power, and the source is lost that way: what
 // they had written and not synced is gone, or some of it. The others run the binary that ships; killed, all at once or
 // not, they keep what their kernel had.
 //

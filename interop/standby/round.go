@@ -44,8 +44,8 @@ func (k kind) turn(seed uint64) uint64 {
 // seeded says whether a round's standby begins with a seed: one kind in four, whatever the seed number.
 func (k kind) seeded(seed uint64) bool { return k.turn(seed)%uint64(len(kinds)) == 0 }
 
-// powered says whether nodes of a round can lose their power: in two rounds of three.
-func powered(seed uint64) bool { return seed%3 != 0 }
+// powered says whether nodes of a round can lose their power: of two kinds in three, whatever the seed number.
+func (k kind) powered(seed uint64) bool { return k.turn(seed)%3 != 0 }
 
 // result is a round, for the table.
 type result struct {
@@ -154,7 +154,7 @@ func run(t testing.TB, k kind, seed uint64, much extent) result {
 	began := time.Now()
 	res := result{kind: k, seed: seed}
 	r := &round{
-		t: t, kind: k, seeded: k.seeded(seed), powered: powered(seed), rng: rand.New(rand.NewPCG(seed, 7)), extent: much, res: &res, groups: map[int]uint64{},
+		t: t, kind: k, seeded: k.seeded(seed), powered: k.powered(seed), rng: rand.New(rand.NewPCG(seed, 7)), extent: much, res: &res, groups: map[int]uint64{},
 		h: &history{messages: map[string]*message{}}, fences: fences{spans: map[int][]span{}},
 	}
 	r.plan = r.planOf(k.turn(seed))

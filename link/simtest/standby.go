@@ -62,7 +62,7 @@ func (w *World) takes(group uint64, e entry.Replay) {
 	case strings.HasPrefix(data, fenceMark):
 		g.now.Fence = data[len(fenceMark):]
 	case strings.HasPrefix(data, openMark):
-		g.now.Fence = ""
+		g.now.Fence, g.now.Undone = "", data[len(openMark):]
 	}
 	w.spread(g)
 }

@@ -159,7 +159,8 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
 	}
 	a := wire.BeatAnswer{Cluster: id.Cluster, Generation: id.Generation, Node: s.o.Node, Role: id.Role, Fenced: id.Fenced, Hold: s.o.Notes.Held(q.Reader)}
 	for g, log := range s.o.Logs {
-		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: log.Status().Applied, Committed: proven[g]})
+		now := log.Status()
+		a.Groups = append(a.Groups, wire.GroupBeat{Group: g, Applied: now.Applied, Leads: now.Leader == s.o.Node, Committed: proven[g]})
 	}
 	wire.WriteJSON(w, http.StatusOK, a)
 }

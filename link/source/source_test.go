@@ -285,7 +285,7 @@ func TestEveryReadAndBeatIsNoted(t *testing.T) {
 	r.read(ask(2))
 	w := r.post(wire.PathBeat, "", wire.Beat{Reader: "reader", Standby: "standby", Level: 4, Positions: []wire.Position{{Group: 1}, {Group: 77}}})
 	var a wire.BeatAnswer
-	if err := wire.ReadJSON(w.Body, &a); err != nil || len(a.Groups) != 1 || a.Groups[0] != (wire.GroupBeat{Group: 1, Applied: 5}) {
+	if err := wire.ReadJSON(w.Body, &a); err != nil || len(a.Groups) != 1 || a.Groups[0] != (wire.GroupBeat{Group: 1, Applied: 5, Leads: true}) {
 		t.Errorf("answered %+v, %v", a, err)
 	}
 	if a.Hold == nil || *a.Hold != *r.notes.Held("reader") {
@@ -325,7 +325,7 @@ func TestABeatProvesWhatIsCommittedOnlyWhereThatIsAskedForAndIsTheStandbysHistor
 			if err := wire.ReadJSON(r.post(wire.PathBeat, "", c.beat).Body, &a); err != nil || len(a.Groups) != 1 {
 				t.Fatalf("%s: answered %+v, %v", what, a, err)
 			}
-			if want := (wire.GroupBeat{Group: 1, Applied: 5, Committed: c.wantProven}); a.Groups[0] != want {
+			if want := (wire.GroupBeat{Group: 1, Applied: 5, Leads: true, Committed: c.wantProven}); a.Groups[0] != want {
 				t.Errorf("%s: answered %+v, want %+v", what, a.Groups[0], want)
 			}
 			if took := time.Since(began); took != c.wantAnswered || r.log.asked != c.asked {

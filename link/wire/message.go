@@ -79,6 +79,7 @@ type Hold struct {
 type GroupBeat struct {
 	Group   uint64 `json:"group"`
 	Applied uint64 `json:"applied"`
+	Leads   bool   `json:"leads,omitempty"` // as far as it knows: it is the one that proves with the fewest words
 	// Committed is an entry beyond which nothing was committed anywhere in the source when the beat was sent: a majority has said so
 	// since it came (replication.Group.Committed), and the standby's position is a place of this log. 0: nothing is proven.
 	Committed uint64 `json:"committed,omitempty"`

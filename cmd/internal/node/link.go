@@ -221,6 +221,7 @@ func (n *Node) standing(group uint64) link.Standing {
 		Role: link.Role(l.Role.String()), Leads: n.raft.Group(group).Status().Leader == n.cfg.NodeID, Generation: l.Generation,
 		Source: l.Source, SourceGeneration: l.SourceGeneration, Position: l.Position, Stamp: stamp,
 		Switch: l.Switch, Accepted: l.SwitchState == core.SwitchAccepted, Cancelled: l.SwitchState == core.SwitchCancelled,
+		Undone: l.SourceGate.Cancelled,
 	}
 	if l.Role == core.RolePromoted {
 		s.Stamp = l.Stamp
