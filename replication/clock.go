@@ -7,8 +7,9 @@ const (
 	slewDivisor = 100
 	// jumpMillis is the difference between stamps and the wall clock that raises an alarm.
 	jumpMillis = 10_000
-	// stepMillis is how far a leader's clock may be behind its wall clock and still only be slewed, where it could step: a cluster that is promoted a
-	// moment behind its source, or comes back at once, has nothing expire early.
+	// stepMillis is how far a leader's clock may be behind its wall clock and still only be slewed, where it could step. It steps no nearer either: what
+	// was stamped when the clock was that far behind does not expire early, neither of a cluster that comes back at once nor, when that has
+	// happened, the next time that it is down.
 	stepMillis = 1000
 )
 
@@ -35,14 +36,17 @@ func (c *stampClock) observe(stampMillis int64, mono time.Duration) {
 func (c *stampClock) raise(stampMillis int64) { c.micros = max(c.micros, stampMillis*1000) }
 
 // lead readies the clock for a new leader. Where the last stamp is known only from disk (the whole cluster was down) or from a
-// source, it steps forward to the wall clock, if that is far; the answer is the step in milliseconds, 0 where there was no stamp to step from.
+// source, it steps forward to stepMillis behind the wall clock, if that is farther; the answer is the step in milliseconds, 0 where there was no
+// stamp to step from: then it begins with the wall clock.
 func (c *stampClock) lead(mono time.Duration, wallMillis int64) (stepped int64) {
 	c.advance(mono, wallMillis)
-	if d := wallMillis - c.micros/1000; !c.live && d > stepMillis {
+	switch d := wallMillis - c.micros/1000 - stepMillis; {
+	case c.live || d <= 0:
+	case c.known:
+		stepped = d
+		c.micros += d * 1000
+	default:
 		c.micros = wallMillis * 1000
-		if c.known {
-			stepped = d
-		}
 	}
 	c.live = true
 	return stepped

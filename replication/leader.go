@@ -63,7 +63,7 @@ func (g *Group) startLeading() {
 func (g *Group) takeOffice() {
 	g.lead.control = append(g.lead.control, g.env.opts.Codec.LeaderUp(g.env.self, g.term)...)
 	if step := g.clock.lead(g.env.mono(), g.env.wallMillis()); step > 0 {
-		g.logger.Info("time moves forward to this node's clock", "step", time.Duration(step)*time.Millisecond)
+		g.logger.Info("time moves forward, almost to this node's clock", "step", time.Duration(step)*time.Millisecond)
 	}
 	g.clock.raise(g.last.stamp)
 }

@@ -400,13 +400,23 @@ func TestStampClock(t *testing.T) {
 			c.lead(1*s, 9_000_000)
 			v, _ := c.now(1*s, 9_000_000)
 			return v
-		}, 9_000_000},
+		}, 8_999_000},
 		{"slews when that was short", func(c *stampClock) int64 {
 			c.observe(1000, 0)
 			c.lead(1*s, 3000)
 			v, _ := c.now(1*s, 3000)
 			return v
 		}, 2010},
+		{"and again when that happens twice", func(c *stampClock) int64 {
+			c.observe(1000, 0)
+			c.lead(0, 1900)
+			stamp, _ := c.now(0, 1900)
+			c = &stampClock{} // the next process
+			c.observe(stamp, 0)
+			c.lead(0, 2800)
+			v, _ := c.now(0, 2800)
+			return v
+		}, 1800},
 		{"and never back", func(c *stampClock) int64 {
 			c.observe(1_000_000, 0)
 			c.lead(0, 5000)
@@ -441,12 +451,12 @@ func TestAStepFromNoStampIsNotToldOf(t *testing.T) {
 	if told := fresh.lead(0, 9000); told != 0 {
 		t.Errorf("a new cluster's clock is said to step by %d ms", told)
 	}
-	if told := old.lead(0, 9000); told != 8000 {
-		t.Errorf("after a rest the clock is said to step by %d ms, want 8000", told)
+	if told := old.lead(0, 9000); told != 7000 {
+		t.Errorf("after a rest the clock is said to step by %d ms, want 7000", told)
 	}
-	for _, c := range []*stampClock{&fresh, &old} {
-		if stamp, _ := c.now(0, 9000); stamp != 9000 {
-			t.Errorf("stamp %d, want 9000", stamp)
+	for c, want := range map[*stampClock]int64{&fresh: 9000, &old: 8000} {
+		if stamp, _ := c.now(0, 9000); stamp != want {
+			t.Errorf("stamp %d, want %d", stamp, want)
 		}
 	}
 }
