@@ -63,7 +63,8 @@ func TestOnlyThePromotionCountsOfItsEntry(t *testing.T) {
 	s, back := d.Standby(), d.Rewound(promotion.Generation)
 	s.Stamp = d.Stamp + 5000
 	own(s, back, &entry.NodeDown{Node: 1, Incarnation: 1}, &entry.VhostCreate{ID: "x", Name: "x"}, &entry.LinkDrain{Cluster: coretest.StandbyCluster, Millis: 9},
-		&entry.LinkFence{Cluster: coretest.StandbyCluster, Switch: "s"}, promotion, &entry.VhostCreate{ID: "y", Name: "y"})
+		&entry.LinkFence{Cluster: coretest.StandbyCluster, Switch: "s"}, &entry.LinkFenceCancel{Cluster: coretest.StandbyCluster},
+		&entry.VhostCreate{ID: "z", Name: "z"}, promotion, &entry.VhostCreate{ID: "y", Name: "y"})
 	if v := back.Machine.Vhosts(); len(v) != 2 || v[1].Name != "y" {
 		t.Errorf("vhosts %+v", v)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,9 +36,8 @@ const (
 // image is a state on disk.
 type image struct {
 	Number uint64 `json:"number"`
-	// Least and Most are, by group, the lowest and the highest entry that it may be the state after.
-	Least map[uint64]uint64 `json:"least"`
-	Most  map[uint64]uint64 `json:"most"`
+	// Most is, by group, the highest entry that it may be the state after.
+	Most map[uint64]uint64 `json:"most"`
 }
 
 // reached says whether a standby at these places has all that the image has.
@@ -170,11 +168,10 @@ func (x *images) spentBytes() (sum int64) {
 	return sum
 }
 
-// need says whether an image needs a segment: entries after its state, or content that was live in it.
-func (x *images) need(s log.SegmentInfo) bool {
-	return slices.ContainsFunc(x.list, func(i image) bool {
-		return i.Number <= x.spentAt[s.ID].begun || slices.ContainsFunc(s.Groups, func(r log.GroupRange) bool { return r.Last > i.Least[r.Group] })
-	})
+// need says whether an image needs a spent segment: content that was live in it when the image was begun, or entries after the
+// image's state. One that was begun later needs neither, since a segment is spent only once a checkpoint is beyond it.
+func (x *images) need(segment uint64) bool {
+	return slices.ContainsFunc(x.list, func(i image) bool { return i.Number <= x.spentAt[segment].begun })
 }
 
 // following is what images depend on.
@@ -235,22 +232,27 @@ var errBusyCheckpoint = errors.New("no checkpoint came to what had been applied"
 func (k *keeper) makeImage(ctx context.Context) error {
 	x, n := k.n.images, k.n
 	x.begun++
-	least := map[uint64]uint64{}
 	now := n.applied()
-	for try := 0; !maps.Equal(least, now); try++ {
+	for try := 0; n.durableBefore(now); try++ {
 		if try == imageRetries {
 			return errBusyCheckpoint
 		}
 		n.checkpoint(ctx)
-		for id, at := range now {
-			durable, _ := n.groups[id].machine.Durable()
-			least[id] = min(durable, at)
-		}
 	}
 	if err := n.opts.Image(x.path(x.begun)); err != nil {
 		return err
 	}
-	return x.keep(image{Number: x.begun, Least: least, Most: n.applied()})
+	return x.keep(image{Number: x.begun, Most: n.applied()})
+}
+
+// durableBefore says whether a group's newest checkpoint is of an entry before these.
+func (n *Node) durableBefore(at map[uint64]uint64) bool {
+	for id, g := range n.groups {
+		if durable, _ := g.machine.Durable(); durable < at[id] {
+			return true
+		}
+	}
+	return false
 }
 
 // applied is by group what this node has applied.

@@ -32,13 +32,13 @@ func (r *imagesRig) open() {
 }
 
 // made makes an image of a state of group 1.
-func (r *imagesRig) made(least, most uint64) {
+func (r *imagesRig) made(most uint64) {
 	r.t.Helper()
 	r.begun++
 	if err := r.fs.MkdirAll(r.path(r.begun), 0o755); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := r.keep(image{Number: r.begun, Least: map[uint64]uint64{1: least}, Most: map[uint64]uint64{1: most}}); err != nil {
+	if err := r.keep(image{Number: r.begun, Most: map[uint64]uint64{1: most}}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -76,10 +76,10 @@ func TestTheNewestImageIsKeptThatEveryStandbyHasReachedAndOneMore(t *testing.T) 
 		steps func()
 	}{
 		{"without a standby", 0, following{}, 0, false, nil},
-		{"a standby comes", 0, following{at: at(5), followed: true, written: 1}, 0, true, func() { r.made(10, 12) }},
+		{"a standby comes", 0, following{at: at(5), followed: true, written: 1}, 0, true, func() { r.made(12) }},
 		{"it has not reached the image", 1, following{at: at(11), followed: true, written: 9}, 0, false, nil},
 		{"it has, and nothing was written", 1, following{at: at(12), followed: true, written: 0}, 0, false, nil},
-		{"it has", 1, following{at: at(12), followed: true, written: 9}, 0, true, func() { r.made(20, 25) }},
+		{"it has", 1, following{at: at(12), followed: true, written: 9}, 0, true, func() { r.made(25) }},
 		{"it has not reached the newer one", 2, following{at: at(24), followed: true, written: 99}, 0, false, nil},
 		{"the volume is too full", 2, following{at: at(25), followed: true, fenced: true, pressed: true, written: 99}, 2, false, nil},
 		{"no standby any more", 2, following{written: 99}, 2, false, nil},
@@ -109,25 +109,19 @@ func TestTheNewestImageIsKeptThatEveryStandbyHasReachedAndOneMore(t *testing.T) 
 func TestASegmentIsKeptForAnImageUntilTheImageIsYoungerThanTheNeed(t *testing.T) {
 	r := newImagesRig(t)
 	s := log.SegmentInfo{ID: 7, Bytes: 100, Groups: []log.GroupRange{{Group: 1, First: 2, Last: 9}}}
-	if r.spend(s); r.need(s) || r.spent(7) || r.spentBytes() != 0 {
+	if r.spend(s); r.need(s.ID) || r.spent(7) || r.spentBytes() != 0 {
 		t.Error("without an image a segment is kept")
 	}
-	r.made(10, 12)
-	if r.spend(s); !r.need(s) || !r.spent(7) || r.spentBytes() != 100 {
+	r.made(12)
+	if r.spend(s); !r.need(s.ID) || !r.spent(7) || r.spentBytes() != 100 {
 		t.Error("a segment is not kept that the state of now has only just ceased to need")
 	}
-	r.made(20, 25) // its state does not need it either
-	if !r.need(s) {
+	r.made(25) // its state does not need it either
+	if !r.need(s.ID) {
 		t.Error("it is not kept for the older image")
 	}
-	if err := r.drop(); err != nil || r.need(s) {
+	if err := r.drop(); err != nil || r.need(s.ID) {
 		t.Errorf("it is kept for an image begun after it was spent, %v", err)
-	}
-	after := log.SegmentInfo{ID: 8, Groups: []log.GroupRange{{Group: 1, First: 10, Last: 21}}}
-	r.spend(after)
-	r.made(30, 30)
-	if !r.need(after) {
-		t.Error("entries after the image's state are not kept")
 	}
 	if r.dropped(7); r.spent(7) {
 		t.Error("a segment that is gone is remembered")
@@ -136,18 +130,18 @@ func TestASegmentIsKeptForAnImageUntilTheImageIsYoungerThanTheNeed(t *testing.T)
 
 func TestImagesOutliveARestartAndWhatIsNotWholeGoes(t *testing.T) {
 	r := newImagesRig(t)
-	r.made(10, 12)
-	r.made(20, 25)
+	r.made(12)
+	r.made(25)
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	must(r.fs.MkdirAll("images/3", 0o755)) // killed before its record
-	r.made(40, 41)
+	r.made(41)
 	must(r.fs.RemoveAll("images/3.json"))
 	r.begun = 9
-	r.made(50, 51)
+	r.made(51)
 	must(r.fs.RemoveAll("images/10")) // a record without an image
 	r.open()
 	if got := r.numbers(); !slices.Equal(got, []uint64{1, 2}) || r.begun != 2 {
@@ -156,11 +150,11 @@ func TestImagesOutliveARestartAndWhatIsNotWholeGoes(t *testing.T) {
 	if got := r.files(); !slices.Equal(got, []string{"1", "1.json", "2", "2.json"}) {
 		t.Errorf("files %v", got)
 	}
-	if i := r.list[1]; i.Least[1] != 20 || i.Most[1] != 25 {
+	if i := r.list[1]; i.Most[1] != 25 {
 		t.Errorf("image %+v", i)
 	}
 	s := log.SegmentInfo{ID: 7, Groups: []log.GroupRange{{Group: 1, First: 2, Last: 9}}}
-	if r.spend(s); !r.need(s) {
+	if r.spend(s); !r.need(s.ID) {
 		t.Error("after a restart a segment is not kept for the images")
 	}
 }

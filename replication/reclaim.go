@@ -142,7 +142,7 @@ func (k *keeper) reclaim(ctx context.Context) {
 			}
 			k.n.images.spend(segments[0])
 		}
-		if kept > 0 || k.n.images.need(segments[0]) {
+		if kept > 0 || k.n.images.need(segments[0].ID) {
 			kept++
 			continue
 		}
