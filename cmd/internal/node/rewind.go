@@ -65,7 +65,7 @@ var errLagged = errors.New("this node lagged behind")
 // Rewind makes in o.To the folder of a standby's first node that stands where its former cluster was cut: a seed, made of what the node
 // has itself. A state at or before the cut, the newest checkpoint or an image, is copied, the node's own log applied to it up to
 // the cut, and the outcome compared with what the promoted cluster tells of that place: term, rolling hash, fingerprint. The
-// folder of the former node is not changed, and o.To is only there once it is whole. Errors: ErrNoRewind; what may pass (nobody
+// folder of the former node stays as it is (its log is opened, as a start of the node would), and o.To is only there once it is whole. Errors: ErrNoRewind; what may pass (nobody
 // answers, no room), or does on another node of the former source (this one lagged behind).
 func Rewind(ctx context.Context, o RewindOptions) (*Rewound, error) {
 	r := &rewind{o: o, data: o.Folder.path, part: o.To + ".part"}
