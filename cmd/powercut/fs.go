@@ -249,7 +249,7 @@ func (s *FS) settle(ino uint64) error {
 func number(info os.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }
 
 // links is how many names a file has.
-func links(info os.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Nlink }
+func links(info os.FileInfo) uint64 { return uint64(info.Sys().(*syscall.Stat_t).Nlink) }
 
 // removeAny removes a file if it is there.
 func removeAny(name string) error {
