@@ -3,6 +3,7 @@ package replication_test
 import (
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -56,19 +57,33 @@ func TestFullDiskTurnsTheNodeReadOnlyUntilThereIsRoom(t *testing.T) {
 	eventually(t, "goes on", func() bool { return m.machine.Count() == accepted+10 })
 }
 
-// More is submitted at once than may be unapplied, so that some wait for room in the window when the disk is found full.
+// More is submitted at once than may be unapplied, so that some wait for room in the window when the disk is found full: which it is
+// only once all are submitted.
 func TestASubmitThatWaitsWhenTheDiskFillsIsAnsweredOnceThereIsRoom(t *testing.T) {
+	const submits = 100
 	var full atomic.Bool
+	var begun sync.WaitGroup
+	begun.Add(submits)
 	m := options(t, 1)
-	m.opts.FS, m.opts.SegmentBytes = faultyFS(&full, errorfs.OpCreate, syscall.ENOSPC), 1<<20
+	m.opts.SegmentBytes = 1 << 20
+	m.opts.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if !full.Load() || op.Kind != errorfs.OpCreate {
+			return nil
+		}
+		begun.Wait()
+		return syscall.ENOSPC
+	}))
 	m.start()
 	defer m.stop()
 	<-m.reg
 	full.Store(true)
-	const submits = 100
 	answers := make(chan error, submits)
+	group, commands := m.group(), simtest.Bytes(128<<10)
 	for range submits {
-		go func() { answers <- m.group().Submit(simtest.Bytes(128<<10), 1) }()
+		go func() {
+			begun.Done()
+			answers <- group.Submit(commands, 1)
+		}()
 	}
 	eventually(t, "read-only", func() bool { is, _ := m.node.ReadOnly(); return is })
 	if len(answers) == submits {
