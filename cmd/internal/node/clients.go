@@ -153,7 +153,7 @@ func (n *Node) entering(user, how string, peer net.Addr, judge func() (*auth.Ide
 }
 
 // undecided says why nobody's login can be judged here now, nil if it can: a standby does not know its source's users yet, or
-// the node does not hear what is changed.
+// the node does not hear what is changed. While it is being promoted nothing is.
 func (n *Node) undecided() error {
 	if n.noUsersYet() {
 		n.accounts.refresh() // what is known of users is a moment old
@@ -161,7 +161,7 @@ func (n *Node) undecided() error {
 	if n.noUsersYet() {
 		return errors.New(standbyReason)
 	}
-	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf && !n.standsBy() {
+	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf && !n.standsBy() && !n.linkage.promoted.Load() {
 		return errDeaf
 	}
 	return nil

@@ -176,7 +176,7 @@ func (n *Node) presentID() (id string) {
 // dispatch hands effects to the broker.
 func (n *Node) dispatch(group uint64, fx *core.Effects) {
 	if fx.Linked {
-		n.linkChanges(fx)
+		n.linkChanges(group, fx)
 	}
 	if group == systemGroup {
 		n.accounts.applied(n.cfg.NodeID, fx)

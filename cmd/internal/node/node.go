@@ -352,6 +352,9 @@ func (n *Node) observer() replication.Observer {
 		Registered: func(group, incarnation uint64) {
 			n.broker.Registered(group, incarnation)
 			n.registered.set(group, true)
+			if group == systemGroup {
+				n.linkage.promoted.Store(false)
+			}
 		},
 		Unregistered: func(group uint64, reason string) {
 			n.registered.set(group, false)

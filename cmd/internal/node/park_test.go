@@ -9,6 +9,7 @@ import (
 
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 	"github.com/understudy-mq/understudy/core"
+	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/session"
 )
 
@@ -108,4 +109,34 @@ func TestAStandbyThatIsStoppedLetsItsParkedClientsGo(t *testing.T) {
 	eventually(t, "the client waits", func() bool { return standby.linkage.parked.Load() == 1 })
 	stop(t, standby)
 	wantRefused(t, answer)
+}
+
+// Between its promotion and its registration a node hears of no changes, and there are none: who comes then waits for it. Once it was
+// registered it is as any other node, that has lost the leader.
+func TestAClientThatComesInTheMidstOfAPromotionWaitsForItsEnd(t *testing.T) {
+	standby := parking(t)
+	if _, err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if standby.linkage.promoted.Load() {
+		t.Error("it is registered, and counts as being promoted")
+	}
+	observer := standby.observer()
+	observer.Unregistered(systemGroup, "no leader")
+	got := <-knock(standby)
+	wantReply(t, "open", got.err, 320, "CONNECTION_FORCED - node cannot reach the system group's leader")
+
+	standby.linkChanged(systemGroup, &core.Effect{Kind: core.EffectLink, Command: entry.KindLinkPromote})
+	answer := knock(standby)
+	eventually(t, "its login is judged", func() bool { return standby.attempts.amqp091.succeeded.Load() > 0 })
+	observer.Registered(systemGroup, 1)
+	if got := <-answer; got.err != nil {
+		t.Error(got.err)
+	} else {
+		_ = got.conn.Close()
+	}
+	standby.linkChanged(systemGroup+1, &core.Effect{Kind: core.EffectLink, Command: entry.KindLinkPromote})
+	if standby.linkage.promoted.Load() {
+		t.Error("it counts as being promoted for ever")
+	}
 }

@@ -94,20 +94,24 @@ func (n *Node) promotedLately() bool {
 func (n *Node) noUsersYet() bool { return n.standsBy() && n.accounts.registry.Generation() == 0 }
 
 // linkChanges looks for changes of a group's part in the link among effects.
-func (n *Node) linkChanges(fx *core.Effects) {
+func (n *Node) linkChanges(group uint64, fx *core.Effects) {
 	for i := range fx.List {
 		if e := &fx.List[i]; e.Kind == core.EffectLink {
-			n.linkChanged(e)
+			n.linkChanged(group, e)
 		}
 	}
 }
 
 // linkChanged reacts to a change of a group's part in the link, in its apply goroutine.
-func (n *Node) linkChanged(e *core.Effect) {
+func (n *Node) linkChanged(group uint64, e *core.Effect) {
 	switch e.Command {
 	case entry.KindLinkFence, entry.KindLinkFenced:
 		if n.clients != nil {
 			n.clients.CloseAll(e.Text)
+		}
+	case entry.KindLinkPromote:
+		if group == systemGroup {
+			n.linkage.promoted.Store(true)
 		}
 	}
 }
