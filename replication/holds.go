@@ -58,7 +58,6 @@ type Hold struct {
 // holds remembers, for each standby by name, how far it has read.
 type holds struct {
 	fs     vfs.FS
-	dir    string
 	path   string // in dir
 	now    func() time.Time
 	usage  func() (vfs.DiskUsage, error)
@@ -89,7 +88,7 @@ type hold struct {
 
 func newHolds(o *Options) *holds {
 	h := &holds{
-		fs: o.FS, dir: o.Dir, path: o.FS.PathJoin(o.Dir, holdsFile), now: o.Wall, list: map[string]*hold{}, left: -1,
+		fs: o.FS, path: o.FS.PathJoin(o.Dir, holdsFile), now: o.Wall, list: map[string]*hold{}, left: -1,
 		usage:  func() (vfs.DiskUsage, error) { return o.FS.GetDiskUsage(o.Dir) },
 		silent: o.HoldSilence, fill: o.HoldDiskPercent,
 	}
@@ -144,14 +143,15 @@ func (h *holds) save(last bool) error {
 	if err != nil {
 		return fmt.Errorf("encode the standbys' holds: %w", err)
 	}
-	if err := h.write(b); err != nil {
+	if err := replaceFile(h.fs, h.path, b); err != nil {
 		return fmt.Errorf("save the standbys' holds: %w", err)
 	}
 	return nil
 }
 
-func (h *holds) write(b []byte) error {
-	f, err := h.fs.Create(h.path+".new", vfs.WriteCategoryUnspecified)
+// replaceFile makes b what is in a file, which is on disk, whole, when it returns; a crash before that leaves the former one.
+func replaceFile(fs vfs.FS, name string, b []byte) error {
+	f, err := fs.Create(name+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
@@ -159,10 +159,10 @@ func (h *holds) write(b []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := h.fs.Rename(h.path+".new", h.path); err != nil {
+	if err := fs.Rename(name+".new", name); err != nil {
 		return err
 	}
-	dir, err := h.fs.OpenDir(h.dir)
+	dir, err := fs.OpenDir(fs.PathDir(name))
 	if err != nil {
 		return err
 	}

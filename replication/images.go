@@ -28,7 +28,6 @@ const (
 	imagesMost   = 2
 	imageBytes   = 64 << 10 // of what is written down about one
 	imageSuffix  = ".json"
-	unfinished   = ".part"
 	imageEvery   = 4 // times Options.CheckpointBytes of log, at the latest
 	imageRetries = 3 // checkpoints that one may be under way before
 )
@@ -126,19 +125,11 @@ func (x *images) keep(i image) error {
 	if err != nil {
 		return fmt.Errorf("encode an image's record: %w", err)
 	}
-	name := x.path(i.Number) + imageSuffix
-	f, err := x.fs.Create(name+unfinished, vfs.WriteCategoryUnspecified)
-	if err != nil {
+	if err := replaceFile(x.fs, x.path(i.Number)+imageSuffix, b); err != nil {
 		return err
 	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = x.fs.Rename(name+unfinished, name)
-	}
-	if err == nil {
-		x.list = append(x.list, i)
-	}
-	return err
+	x.list = append(x.list, i)
+	return nil
 }
 
 // drop removes the oldest image, its record first.
