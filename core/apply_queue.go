@@ -173,6 +173,7 @@ func (m *Machine) applyQueueDelete(x *entry.QueueDelete) {
 	if h == nil {
 		return
 	}
+	x.Name = cleanName(x.Name)
 	q, code, text := h.find(x.Name)
 	messages := 0
 	switch {

@@ -52,6 +52,11 @@ func (s *sender) reply(e *session.Event, c *outChannel) {
 				return
 			}
 		}
+	case entry.KindChannelClose:
+		if f := s.shared.closes.take(e.Channel); f != nil {
+			s.closeChannel(e.Channel, channelClose(f))
+			return
+		}
 	case entry.KindQueueDelete:
 		m = &wire.QueueDeleteOk{MessageCount: e.Messages}
 	case entry.KindQueuePurge:
