@@ -174,6 +174,9 @@ func TestWhatTheEndpointAnswersKeepsItsPlaceAmongTheMachinesAnswers(t *testing.T
 	g := opened(t, 1)
 	g.in(frame(1, &wire.ChannelFlow{Active: true}), frame(1, &wire.BasicQos{}), frame(1, &wire.AccessRequest{Realm: "/data"}))
 	want(t, "answers", g.tell(status(1), reply(1, entry.KindQos), status(1)), "1 ChannelFlowOk Active=true", "1 BasicQosOk", "1 AccessRequestOk Ticket=1")
+	g.in(frame(1, &wire.QueueDeclare{Queue: "q"}), frame(1, &wire.QueueBind{Queue: "q", Exchange: "e"}), frame(1, &wire.ChannelFlow{Active: true}))
+	want(t, "answers of every kind", g.tell(reply(1, entry.KindQueueDeclare), reply(1, entry.KindQueueBind), status(1)),
+		"1 QueueDeclareOk", "1 QueueBindOk", "1 ChannelFlowOk Active=true")
 	g.out.push([]session.Event{refused404(1)}) // not sent yet
 	want(t, "none behind a channel.close", g.in(frame(1, &wire.ChannelFlow{Active: true})),
 		`1 ChannelClose ReplyCode=404 ReplyText="NOT_FOUND - no queue 'q' in vhost '/'" ClassID=50 MethodID=10`)
