@@ -123,3 +123,29 @@ func TestWalkFullQueueThatRefusesTakesNoDeadLetters(t *testing.T) {
 	c.wantBodies(letters, "first")
 	c.wantBodies(q, "fourth")
 }
+
+func TestWalkPrefetchOfConsumersEndsTheCommonOneOfTheChannel(t *testing.T) {
+	c := connect(t)
+	q := c.queue(nil)
+	for _, body := range []string{"1", "2", "3", "4"} {
+		c.publish("", q, body)
+	}
+	c.call(1, "basic.qos-ok", "basic.qos", 0, 1, true)
+	c.consume(q, "t")
+	c.delivery("1")
+	c.call(1, "basic.qos-ok", "basic.qos", 0, 2, false)
+	for _, body := range []string{"2", "3", "4"} { // the consumer was begun without a limit of its own
+		c.delivery(body)
+	}
+}
+
+func TestWalkQueueThatIsNeitherEmptyNorUnusedIsSaidNotToBeEmpty(t *testing.T) {
+	c := connect(t)
+	q := c.queue(nil)
+	c.call(1, "basic.qos-ok", "basic.qos", 0, 1)
+	c.consume(q, "t")
+	c.publish("", q, "taken")
+	c.delivery("taken")
+	c.publish("", q, "ready")
+	c.call(1, "channel.close 406 PRECONDITION_FAILED - queue '"+q+"' in vhost '/' not empty", "queue.delete", q, true, true)
+}
