@@ -49,6 +49,7 @@ type ramble struct {
 func newRamble(t *testing.T, seed uint64) *ramble {
 	x := &ramble{T: t, seed: seed, r: rand.New(rand.NewPCG(seed, 1))}
 	x.d = coretest.New(x)
+	x.d.Audit = core.Audit
 	x.w = newWorld(x)
 	return x
 }
