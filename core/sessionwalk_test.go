@@ -121,7 +121,7 @@ func (x *ramble) one(n int) int { return x.r.IntN(n) }
 
 func (x *ramble) coin(n int) bool { return x.r.IntN(n) == 0 }
 
-func pick[T any](x *ramble, list ...T) T { return list[x.r.IntN(len(list))] }
+func (x *ramble) source() *rand.Rand { return x.r }
 
 func (x *ramble) step() {
 	type step struct {
