@@ -126,8 +126,8 @@ func (n *Node) CloseConnection(ctx context.Context, name, reason string) (bool, 
 
 // openAudit opens the record of logins, denials and changes.
 func (n *Node) openAudit() error {
-	log, err := audit.Open(n.cfg.Data, audit.Options{Logger: n.log})
-	n.audit, n.accounts.audit = log, log.Write
+	log, err := audit.Open(n.cfg.Data, audit.Options{FS: n.folder.fs, Logger: n.log})
+	n.audit, n.accounts.audit = log, log.Keep
 	return err
 }
 
@@ -187,7 +187,7 @@ func (n *Node) noteLogin(user, how string, peer net.Addr, refusal error) {
 	if refusal != nil {
 		e.Event, e.Text = "login_refused", refusal.Error()
 	}
-	n.audit.Write(e)
+	n.audit.Note(e)
 }
 
 // orphanLook is between looks at a queue that a declaration waits for.
@@ -240,7 +240,7 @@ func (n *Node) isTopic(vhost, exchange string) bool {
 
 // denied takes note of what a client was not allowed.
 func (n *Node) denied(user, vhost, text string) {
-	n.audit.Write(audit.Event{Event: "denied", User: user, Vhost: vhost, Text: text})
+	n.audit.Note(audit.Event{Event: "denied", User: user, Vhost: vhost, Text: text})
 }
 
 // nobody may look at a standby from its own machine until its source's users have come.
@@ -300,7 +300,7 @@ func (n *Node) login(user, password string, peer net.Addr) (api.Whoami, error) {
 	}
 	n.attempts.http.note(err)
 	if r := (*auth.Refusal)(nil); errors.As(err, &r) {
-		n.audit.Write(audit.Event{Event: "login_refused", User: user, Peer: peerText(peer), Text: "admin API: " + r.Reason})
+		n.audit.Note(audit.Event{Event: "login_refused", User: user, Peer: peerText(peer), Text: "admin API: " + r.Reason})
 		return api.Whoami{}, errors.New(r.Reason) // for the log
 	}
 	if err != nil {
