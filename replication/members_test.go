@@ -194,7 +194,9 @@ func TestSurvivorsAreMovedOutWhenTheLogIsOverItsBounds(t *testing.T) {
 	if m.machine.Evacuated > 0 {
 		t.Error("content was moved out though nearly all of the log is live")
 	}
-	submit(simtest.SettleFrom(1000), simtest.Value(16))
+	if err := m.group().Submit(simtest.SettleFrom(1000), 1); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "the log is within its bounds", func() bool { return m.node.Stats().SegmentBytes <= 512<<10 })
 	if m.machine.Evacuated == 0 {
 		t.Error("nothing was moved out")
