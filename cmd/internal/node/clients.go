@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/understudy-mq/understudy/amqp"
 	v091 "github.com/understudy-mq/understudy/amqp/v091"
@@ -42,7 +43,7 @@ func (n *Node) openClients() error {
 			ClusterName:     n.ClusterID,
 			Hosts:           n.hosts,
 			Announce:        n.sayToQueue,
-			Orphaned:        n.orphaned,
+			Occupied:        n.occupied,
 		},
 		Logger: n.log,
 	})
@@ -187,6 +188,27 @@ func (n *Node) noteLogin(user, how string, peer net.Addr, refusal error) {
 		e.Event, e.Text = "login_refused", refusal.Error()
 	}
 	n.audit.Note(e)
+}
+
+// orphanLook is between looks at a queue that a declaration waits for.
+const orphanLook = 50 * time.Millisecond
+
+// occupied answers what waits while a queue is a lost connection's.
+func (n *Node) occupied(vhost, queue string) (wait func(context.Context)) {
+	if !n.orphaned(vhost, queue) {
+		return nil
+	}
+	return func(ctx context.Context) {
+		look := time.NewTicker(orphanLook)
+		defer look.Stop()
+		for n.orphaned(vhost, queue) {
+			select {
+			case <-look.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
 }
 
 // orphaned says whether a queue is a connection's at a node that this one has no connection to. It looks into the group's state
