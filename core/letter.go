@@ -15,10 +15,6 @@ import (
 // letterHeadersMax bounds the headers that are kept for routing a dead letter by them; longer ones count as none.
 const letterHeadersMax = 4096
 
-// cascadeMost bounds the dead letters that a command makes of messages that are dead letters of this very command: queues
-// that overflow into each other in every order would otherwise never come to an end. Further ones are dropped.
-const cascadeMost = 1 << 14
-
 type letterRow struct {
 	Vhost       uint32
 	Number      uint64
@@ -180,7 +176,7 @@ func (m *Machine) bury(q *queue, r *ready.Ref, why reason) {
 func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 	v := q.vhost
 	if m.isFresh(v, r) {
-		if m.cascade++; m.cascade > cascadeMost {
+		if m.cascade++; m.cascade > m.bounds.cascades {
 			return
 		}
 	}

@@ -369,6 +369,7 @@ func (w *walk) restart(*modelChannel) {
 func TestMachineBehavesAsTheModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &walk{t: rt, d: coretest.NewOf(rt, core.NewFrugal), m: newModel(rt)}
+		w.d.Audit = core.Audit
 		w.d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.NodeUp{Node: 2, Nonce: 7}, &entry.VhostCreate{ID: "v1", Name: "/"})
 		w.attach(1)
 		w.attach(2)

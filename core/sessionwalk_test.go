@@ -49,6 +49,7 @@ type ramble struct {
 func newRamble(t *testing.T, seed uint64) *ramble {
 	x := &ramble{T: t, seed: seed, r: rand.New(rand.NewPCG(seed, 1))}
 	x.d = coretest.New(x)
+	x.d.Audit = core.Audit
 	x.w = newWorld(x)
 	return x
 }
@@ -120,7 +121,7 @@ func (x *ramble) one(n int) int { return x.r.IntN(n) }
 
 func (x *ramble) coin(n int) bool { return x.r.IntN(n) == 0 }
 
-func pick[T any](x *ramble, list ...T) T { return list[x.r.IntN(len(list))] }
+func (x *ramble) source() *rand.Rand { return x.r }
 
 func (x *ramble) step() {
 	type step struct {

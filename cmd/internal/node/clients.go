@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/understudy-mq/understudy/amqp"
 	v091 "github.com/understudy-mq/understudy/amqp/v091"
@@ -42,7 +43,7 @@ func (n *Node) openClients() error {
 			ClusterName:     n.ClusterID,
 			Hosts:           n.hosts,
 			Announce:        n.sayToQueue,
-			Orphaned:        n.orphaned,
+			Occupied:        n.occupied,
 		},
 		Logger: n.log,
 	})
@@ -125,8 +126,8 @@ func (n *Node) CloseConnection(ctx context.Context, name, reason string) (bool, 
 
 // openAudit opens the record of logins, denials and changes.
 func (n *Node) openAudit() error {
-	log, err := audit.Open(n.cfg.Data, audit.Options{Logger: n.log})
-	n.audit, n.accounts.audit = log, log.Write
+	log, err := audit.Open(n.cfg.Data, audit.Options{FS: n.folder.fs, Logger: n.log})
+	n.audit, n.accounts.audit = log, log.Keep
 	return err
 }
 
@@ -161,7 +162,7 @@ func (n *Node) undecided() error {
 	if n.noUsersYet() {
 		return errors.New(standbyReason)
 	}
-	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf && !n.standsBy() && !n.linkage.promoted.Load() {
+	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf && !n.standsBy() && !n.promotedLately() {
 		return errDeaf
 	}
 	return nil
@@ -186,7 +187,28 @@ func (n *Node) noteLogin(user, how string, peer net.Addr, refusal error) {
 	if refusal != nil {
 		e.Event, e.Text = "login_refused", refusal.Error()
 	}
-	n.audit.Write(e)
+	n.audit.Note(e)
+}
+
+// orphanLook is between looks at a queue that a declaration waits for.
+const orphanLook = 50 * time.Millisecond
+
+// occupied answers what waits while a queue is a lost connection's.
+func (n *Node) occupied(vhost, queue string) (wait func(context.Context)) {
+	if !n.orphaned(vhost, queue) {
+		return nil
+	}
+	return func(ctx context.Context) {
+		look := time.NewTicker(orphanLook)
+		defer look.Stop()
+		for n.orphaned(vhost, queue) {
+			select {
+			case <-look.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
 }
 
 // orphaned says whether a queue is a connection's at a node that this one has no connection to. It looks into the group's state
@@ -218,7 +240,7 @@ func (n *Node) isTopic(vhost, exchange string) bool {
 
 // denied takes note of what a client was not allowed.
 func (n *Node) denied(user, vhost, text string) {
-	n.audit.Write(audit.Event{Event: "denied", User: user, Vhost: vhost, Text: text})
+	n.audit.Note(audit.Event{Event: "denied", User: user, Vhost: vhost, Text: text})
 }
 
 // nobody may look at a standby from its own machine until its source's users have come.
@@ -278,7 +300,7 @@ func (n *Node) login(user, password string, peer net.Addr) (api.Whoami, error) {
 	}
 	n.attempts.http.note(err)
 	if r := (*auth.Refusal)(nil); errors.As(err, &r) {
-		n.audit.Write(audit.Event{Event: "login_refused", User: user, Peer: peerText(peer), Text: "admin API: " + r.Reason})
+		n.audit.Note(audit.Event{Event: "login_refused", User: user, Peer: peerText(peer), Text: "admin API: " + r.Reason})
 		return api.Whoami{}, errors.New(r.Reason) // for the log
 	}
 	if err != nil {
