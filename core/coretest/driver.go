@@ -219,7 +219,11 @@ func sizes(m *core.Machine) string {
 func (d *Driver) Restart() {
 	d.t.Helper()
 	d.Checkpoint()
+	before := d.Machine
 	d.Machine = d.Loaded()
+	if was, is := before.LiveBytes(0, 1<<40), d.Machine.LiveBytes(0, 1<<40); was != is {
+		d.t.Fatalf("%d bytes of content were live before the restart, %d after it", was, is)
+	}
 }
 
 // Standby is a standby that has replayed every entry so far, and goes on to until it is promoted.
