@@ -50,7 +50,7 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 	q, code, text := h.find(x.Queue)
 	var claim *consumer
 	if code == CodeOK {
-		claim = h.claimFor(q, x.Tag)
+		claim = h.claimFor(q, x)
 		code, text = m.judgeConsume(h, q, claim, x)
 	}
 	if code != CodeOK {
@@ -310,11 +310,10 @@ func (m *Machine) serve() {
 	for i := 0; i < len(m.waiting); i++ {
 		q := m.waiting[i]
 		q.waiting = false
-		if !m.gate.Holds() {
-			m.feed(q)
-		}
+		m.feed(q)
 		if q.trims {
 			m.trim(q)
+			m.feed(q) // where it had stopped at an expired message for want of budget, and that is gone now
 		}
 		m.expire(q)
 	}
@@ -324,6 +323,9 @@ func (m *Machine) serve() {
 
 // feed hands ready messages to consumers with credit, one each in turn.
 func (m *Machine) feed(q *queue) {
+	if m.gate.Holds() {
+		return
+	}
 	for q.first != nil && q.ready.len() > 0 {
 		if q.notes.Len() > 0 && !m.expireHead(q) {
 			return
@@ -423,7 +425,9 @@ func (m *Machine) applyGet(x *entry.Get) {
 		m.got(h, q, tag, &h.flight.Get(tag).Ref, false)
 		return
 	}
-	if m.gate.Holds() || !m.expireHead(q) {
+	some := !m.gate.Holds() && m.expireHead(q)
+	m.wait(q) // for what was behind the expired ones
+	if !some {
 		h.session.counters().GotEmpty++
 		q.counters.GotEmpty++
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {

@@ -40,13 +40,17 @@ func TestLiveCountsReferencesPerRangeOfEntries(t *testing.T) {
 	if got := d.Machine.Live(0, 1<<40); got != 3 {
 		t.Errorf("%d live after a restart, want 3", got)
 	}
+	size := d.Machine.LiveBytes(4096, 5120)
+	if got := d.Machine.LiveBytes(0, 1<<40); size < 10 || got != 3*size {
+		t.Errorf("%d bytes live, %d of them in one of three equal messages", got, size)
+	}
 	d.Batch(1, &entry.Get{Ref: ref, Queue: "q"})
 	if got := d.Machine.Live(768, 1024); got != 2 {
 		t.Errorf("%d live while one is in flight, want 2", got)
 	}
 	d.Batch(1, &entry.Settle{Ref: ref, First: 1, Last: 1})
-	if got := d.Machine.Live(768, 1024); got != 1 {
-		t.Errorf("%d live after one was settled, want 1", got)
+	if got, bytes := d.Machine.Live(768, 1024), d.Machine.LiveBytes(768, 1024); got != 1 || bytes != size {
+		t.Errorf("%d live after one was settled, %d bytes, want 1 and %d", got, bytes, size)
 	}
 }
 

@@ -252,7 +252,7 @@ func TestCoreMachineSurvivesCheckpointsRestartsAndEvacuations(t *testing.T) {
 			case 2:
 				b.evacuate(at + 1 - min(at, uint64(rng.IntN(30))))
 				b.allIntact()
-				if n := b.g.Live(0, b.g.refs.floor); n != 0 {
+				if n, _ := b.g.Live(0, b.g.refs.floor); n != 0 {
 					t.Fatalf("%d live below the floor", n)
 				}
 			}
@@ -274,7 +274,7 @@ func (b *broker) drain() {
 		b.t.Fatalf("%d contents are left in Pebble by empty queues", n)
 	}
 	at, _ := b.g.Applied()
-	if n := b.g.Live(0, at+1); n != 0 {
+	if n, _ := b.g.Live(0, at+1); n != 0 {
 		b.t.Fatalf("%d contents are live in empty queues", n)
 	}
 }

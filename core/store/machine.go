@@ -20,6 +20,7 @@ type machine interface {
 	Loaded() error
 
 	Live(from, to uint64) int
+	LiveBytes(from, to uint64) int64
 	Contents(from, to uint64, visit func(message.Loc, uint32))
 	SetFloor(index uint64)
 	TakeReferences(begun, ended func(message.Loc))

@@ -154,6 +154,11 @@ func (t *toy) Live(from, to uint64) int {
 	return n
 }
 
+func (t *toy) LiveBytes(from, to uint64) (sum int64) {
+	t.Contents(from, to, func(_ message.Loc, size uint32) { sum += int64(size) })
+	return sum
+}
+
 func (t *toy) Contents(from, to uint64, visit func(message.Loc, uint32)) {
 	for _, i := range t.items {
 		if i.loc.Index() >= from && i.loc.Index() < to {

@@ -161,7 +161,7 @@ func (n *Node) undecided() error {
 	if n.noUsersYet() {
 		return errors.New(standbyReason)
 	}
-	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf && !n.standsBy() && !n.linkage.promoted.Load() {
+	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf && !n.standsBy() && !n.promotedLately() {
 		return errDeaf
 	}
 	return nil

@@ -88,6 +88,7 @@ type Node struct {
 	started       time.Time
 	clusterID     atomic.Pointer[string]
 	formed        atomic.Bool // the cluster has its id, the first vhost and the first user, or had them
+	served        atomic.Bool // it has formed, and this process was registered in every group since: no more a standby's
 	draining      atomic.Bool
 	ready         chan struct{} // closed when clients were first served
 	readyOnce     sync.Once
@@ -356,9 +357,6 @@ func (n *Node) observer() replication.Observer {
 		Registered: func(group, incarnation uint64) {
 			n.broker.Registered(group, incarnation)
 			n.registered.set(group, true)
-			if group == systemGroup {
-				n.linkage.promoted.Store(false)
-			}
 		},
 		Unregistered: func(group uint64, reason string) {
 			n.registered.set(group, false)
