@@ -13,7 +13,7 @@ import (
 
 // claimFor finds the claim that a consumer of the channel adopts: of the session's on the queue the one with its tag and
 // channel, else the oldest on its channel, else the oldest. Nil if there is none.
-func (h *channel) claimFor(q *queue, tag string) *consumer {
+func (h *channel) claimFor(q *queue, x *entry.Consume) *consumer {
 	if !h.session.named() || h.session.Adopt == 0 {
 		return nil
 	}
@@ -25,12 +25,12 @@ func (h *channel) claimFor(q *queue, tag string) *consumer {
 		}
 		is := 1
 		switch {
-		case c.channel == h && c.Tag == tag:
+		case len(c.channel.Settled) > 0 && (c.channel != h || x.NoAck):
+			continue // a transaction has the settlement of some of its deliveries, and they are neither moved nor given back
+		case c.channel == h && c.Tag == x.Tag:
 			is = 3
 		case c.channel == h:
 			is = 2
-		case len(c.channel.Settled) > 0:
-			continue // a transaction has the settlement of some of its deliveries
 		}
 		if is > rank {
 			best, rank = c, is

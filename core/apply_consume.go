@@ -69,7 +69,7 @@ func (m *Machine) judgeConsume(h *channel, x *entry.Consume) (q *queue, claim *c
 		return nil, nil, code, text
 	}
 	others := len(q.consumers)
-	if claim = h.claimFor(q, x.Tag); claim != nil {
+	if claim = h.claimFor(q, x); claim != nil {
 		others--
 	}
 	if code, text = checkConsumer(q, x.Arguments); code != CodeOK {
@@ -309,11 +309,10 @@ func (m *Machine) serve() {
 	for i := 0; i < len(m.waiting); i++ {
 		q := m.waiting[i]
 		q.waiting = false
-		if !m.gate.Holds() {
-			m.feed(q)
-		}
+		m.feed(q)
 		if q.trims {
 			m.trim(q)
+			m.feed(q) // where it had stopped at an expired message for want of budget, and that is gone now
 		}
 		m.expire(q)
 	}
@@ -323,6 +322,9 @@ func (m *Machine) serve() {
 
 // feed hands ready messages to consumers with credit, one each in turn.
 func (m *Machine) feed(q *queue) {
+	if m.gate.Holds() {
+		return
+	}
 	for q.first != nil && q.ready.len() > 0 {
 		if q.notes.Len() > 0 && !m.expireHead(q) {
 			return
@@ -422,7 +424,9 @@ func (m *Machine) applyGet(x *entry.Get) {
 		m.got(h, q, tag, &h.flight.Get(tag).Ref, false)
 		return
 	}
-	if m.gate.Holds() || !m.expireHead(q) {
+	some := !m.gate.Holds() && m.expireHead(q)
+	m.wait(q) // for what was behind the expired ones
+	if !some {
 		h.session.counters().GotEmpty++
 		q.counters.GotEmpty++
 		if e := m.emit(h.session, EffectGetEmpty, h.Number); e != nil {

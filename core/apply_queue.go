@@ -119,6 +119,7 @@ func (m *Machine) applyQueueDeclare(x *entry.QueueDeclare) {
 		m.claimName(h, q)
 	}
 	m.expire(q)
+	m.wait(q) // for what was behind the expired ones
 	m.replyNamed(h, entry.KindQueueDeclare, x.NoWait, q.Name, q.ready.len(), len(q.consumers))
 }
 

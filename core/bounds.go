@@ -14,10 +14,15 @@ type bounds struct {
 	numbering  int // publishers that the group remembers: some 700 bytes each
 	tombstones int // of deleted vhosts, in the system group
 	clears     int // messages, and queues of deleted vhosts, that an entry lets go of
+	dues       int // things that an entry carries out because their time has come, messages expired and the like; what is left stays due
+	trims      int // messages that were there before a command and that it drops from one queue where a limit is new; likewise
+	// Dead letters that a command makes of messages that are dead letters of this very command: queues that overflow into each other
+	// in every order would otherwise never come to an end. Further ones are dropped.
+	cascades int
 }
 
 var ourBounds = bounds{queues: 500_000, bindings: 500_000, consumers: 10_000, copies: 1_000, windowIDs: 20_000, groupIDs: 2_000_000,
-	numbering: 100_000, tombstones: tombstonesMost, clears: 2_000}
+	numbering: 100_000, tombstones: tombstonesMost, clears: 2_000, dues: 5_000, trims: 1_000, cascades: 1 << 14}
 
 // The texts are RabbitMQ's where it has such a limit.
 

@@ -4,9 +4,6 @@ package core
 // again whenever it has changed. Apply carries out nothing by itself; a Tick does, a bounded amount of it at once, so that
 // a million messages that expire together do not stall the group: what is left stays due, and another Tick comes.
 
-// dueMost is how many things one entry carries out: messages expired and the like.
-const dueMost = 5000
-
 // timed is an object with a deadline.
 type timed interface {
 	object

@@ -15,10 +15,6 @@ import (
 // letterHeadersMax bounds the headers that are kept for routing a dead letter by them; longer ones count as none.
 const letterHeadersMax = 4096
 
-// cascadeMost bounds the dead letters that a command makes of messages that are dead letters of this very command: queues
-// that overflow into each other in every order would otherwise never come to an end. Further ones are dropped.
-const cascadeMost = 1 << 14
-
 type letterRow struct {
 	Vhost       uint32
 	Number      uint64
@@ -181,7 +177,7 @@ func (m *Machine) bury(q *queue, r *ready.Ref, why reason) {
 func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 	v := q.vhost
 	if m.isFresh(v, r) {
-		if m.cascade++; m.cascade > cascadeMost {
+		if m.cascade++; m.cascade > m.bounds.cascades {
 			return
 		}
 	}
@@ -212,7 +208,7 @@ func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 	m.touch(v.addLetter(row))
 	x := marks{priority: row.Priority, ttl: none, body: body}
 	for _, id := range routes {
-		m.live.add(n.Loc)
+		m.live.add(n.Loc, n.Size)
 		m.enter(v.queueByID(id), n, &x)
 	}
 }
@@ -230,7 +226,7 @@ func (m *Machine) copyContent(v *vhost, from, to uint64, refs uint32) {
 		return
 	}
 	for i := range t.Parts {
-		m.live.add(uint64(t.Parts[i].Loc))
+		m.live.add(uint64(t.Parts[i].Loc), t.Parts[i].Size)
 	}
 	m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: to, Refs: refs, Parts: t.Parts}))
 }

@@ -150,13 +150,10 @@ func (q *queue) over() bool {
 		q.set.maxBytes != none && q.bodies > uint64(q.set.maxBytes)
 }
 
-// trimMost is how many messages that were there before a command drops from one queue; what is left is due.
-const trimMost = 1000
-
 // trim drops the oldest messages of the lowest priority until the queue is within its limits. It mostly drops as many as
 // were let in, but a limit may be new.
 func (m *Machine) trim(q *queue) {
-	for old := 0; old < trimMost && q.over() && q.ready.len() > 0; {
+	for old := 0; old < m.bounds.trims && q.over() && q.ready.len() > 0; {
 		r := m.takeFrom(q, q.ready.bottom())
 		if !m.isFresh(q.vhost, &r) {
 			old++

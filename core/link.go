@@ -152,6 +152,7 @@ func (m *Machine) passes(k entry.Kind) bool {
 
 // applyFenced is applyNext behind a fence: what does not pass does nothing. A client that attaches is told.
 func (m *Machine) applyFenced(b []byte) (rest []byte, err error) {
+	m.begin()
 	cmd, rest, err := entry.Next(b)
 	if err != nil {
 		return nil, err

@@ -137,7 +137,7 @@ func (m *Machine) failed(index uint64, err error) error {
 
 // run applies the batches of an entry.
 func (m *Machine) run(index uint64, data []byte, r entry.Reader, fx *Effects) (err error) {
-	m.index, m.data, m.fx, m.dueLeft, m.clearLeft = index, data, fx, dueMost, m.bounds.clears
+	m.index, m.data, m.fx, m.dueLeft, m.clearLeft = index, data, fx, m.bounds.dues, m.bounds.clears
 	if r.Stamp > m.header.Stamp {
 		m.header.Stamp = r.Stamp
 		m.touch(&m.header)

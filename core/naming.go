@@ -32,7 +32,8 @@ func (m *Machine) claimName(h *channel, q *queue) {
 		return
 	case q.Maker == 0:
 		q.Maker, q.MadeOn = s.ID, h.Number
-		s.generated = append(s.generated, q)
+		at, _ := slices.BinarySearchFunc(s.generated, q.ID, func(q *queue, id uint32) int { return compare(q.ID, id) })
+		s.generated = slices.Insert(s.generated, at, q)
 	}
 	q.Claimed = s.Epoch
 	m.touch(q)

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	ready "github.com/understudy-mq/understudy/core/internal/queue"
 )
@@ -121,13 +122,14 @@ func (m *Machine) takeApart(v *vhost) bool {
 			return false
 		}
 	}
+	v.sort()
 	for ; len(v.held) > 0; m.clearLeft-- {
 		if m.clearLeft <= 0 {
 			return false
 		}
 		x := v.held[len(v.held)-1]
 		m.unhold(x)
-		m.live.remove(uint64(x.Loc))
+		m.live.remove(uint64(x.Loc), x.Size)
 		m.live.removeParts(x.Parts)
 	}
 	for ; len(v.exchanges) > 0; m.clearLeft-- {
@@ -141,6 +143,19 @@ func (m *Machine) takeApart(v *vhost) bool {
 	m.vhosts = slices.Delete(m.vhosts, at, at+1)
 	v.gone = true
 	return true
+}
+
+// sort puts what waits and the exchanges, which are in no order, into one: replicas must agree on what of them an entry lets go of, also
+// where one was loaded from rows meanwhile.
+func (v *vhost) sort() {
+	slices.SortFunc(v.held, func(a, b *held) int { return compare(a.ID, b.ID) })
+	for i, x := range v.held {
+		x.at = i
+	}
+	slices.SortFunc(v.exchanges, func(a, b *exchange) int { return strings.Compare(a.Name, b.Name) })
+	for i, x := range v.exchanges {
+		x.at = i
+	}
 }
 
 // remainsIn answers the remains that a chunk belongs to, nil if it is the queue's own.

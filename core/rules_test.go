@@ -215,7 +215,7 @@ func TestC18_FailedDeliveriesOfAQuorumQueueAreShownAndLimited(t *testing.T) {
 // TestDeadLettersOfOneVhostAreNotTakenForACascadeInAnother: a node's sessions in two vhosts end in one command. Messages
 // have numbers of their vhost, so what is new in one says nothing about the other.
 func TestDeadLettersOfOneVhostAreNotTakenForACascadeInAnother(t *testing.T) {
-	const many = core.CascadeMost + 100
+	many := core.CascadeMost + 100
 	d := coretest.New(t)
 	d.Control(&entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "few", Name: "few"}, &entry.VhostCreate{ID: "many", Name: "many"})
 	limited := message.AppendTable(nil, message.Table{{Key: "x-delivery-limit", Value: int32(0)},

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/coretest"
 	"github.com/understudy-mq/understudy/core/entry"
 )
@@ -22,6 +23,7 @@ func TestScripts(t *testing.T) {
 			datadriven.RunTest(t, path, func(t *testing.T, x *datadriven.TestData) string {
 				if x.Cmd == "setup" {
 					d = coretest.New(t)
+					d.Audit = core.Audit
 				}
 				return d.Script(x)
 			})
@@ -51,6 +53,7 @@ func TestScriptsSayTheSameWhateverHappensBetweenTheirEntries(t *testing.T) {
 				datadriven.RunTest(t, filepath.Join("testdata", script+".txt"), func(t *testing.T, x *datadriven.TestData) string {
 					if d == nil || x.Cmd == "setup" {
 						d = coretest.New(t)
+						d.Audit = core.Audit
 						d.Interrupt = func() { interrupt(d) }
 					}
 					return d.Script(x)

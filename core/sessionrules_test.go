@@ -65,7 +65,7 @@ func (w *world) consume(h *wChannel, name, tag string, noAck bool) {
 	if q == nil {
 		return
 	}
-	c := w.claim(h, q, tag)
+	c := w.claim(h, q, tag, noAck)
 	if c == nil {
 		w.ages++
 		c = &wConsumer{age: w.ages, queue: q, channel: h}
@@ -105,7 +105,7 @@ func (h *wChannel) tagged(w *world, tag string) *wConsumer {
 }
 
 // claim finds the consumer that a client means by consuming again.
-func (w *world) claim(h *wChannel, q *wQueue, tag string) *wConsumer {
+func (w *world) claim(h *wChannel, q *wQueue, tag string, noAck bool) *wConsumer {
 	var best *wConsumer
 	rank := 0
 	for _, c := range q.consumers {
@@ -114,12 +114,12 @@ func (w *world) claim(h *wChannel, q *wQueue, tag string) *wConsumer {
 		}
 		is := 1
 		switch {
+		case len(c.channel.settled) > 0 && (c.channel != h || noAck):
+			continue
 		case c.channel == h && c.tag == tag:
 			is = 3
 		case c.channel == h:
 			is = 2
-		case len(c.channel.settled) > 0:
-			continue
 		}
 		if is > rank {
 			best, rank = c, is

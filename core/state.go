@@ -371,7 +371,7 @@ type session struct {
 	timer      timer
 	channels   []*channel // by number
 	exclusive  []*queue   // by id
-	generated  []*queue   // that it had the server name; in no order
+	generated  []*queue   // that it had the server name; by id
 	windows    []*window  // by number
 	publishers []*publisher
 	lastUsed   *channel

@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/understudy-mq/understudy/link/wire"
+	"github.com/understudy-mq/understudy/replication/durable"
 )
 
 const (
@@ -62,7 +63,7 @@ func FetchSeed(ctx context.Context, o SeedOptions, known Fetched, save func(Fetc
 		o.FS = vfs.Default
 	}
 	f := &fetch{o: o, client: newClient(o.TokenFile, o.TLS, nil), seed: known, save: save}
-	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
+	if err := durable.MakeDir(o.FS, o.Dir, 0o700); err != nil {
 		return Fetched{}, fmt.Errorf("seed: %w", err)
 	}
 	pause, at := backOffLeast, max(slices.Index(o.Addresses, known.Address), 0)
@@ -117,16 +118,7 @@ func (f *fetch) from(ctx context.Context, address string) error {
 		}
 		done += x.Bytes
 	}
-	return f.syncDir()
-}
-
-// syncDir has the names of the files on disk.
-func (f *fetch) syncDir() error {
-	dir, err := f.o.FS.OpenDir(f.o.Dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.SyncDir(f.o.FS, f.o.Dir)
 }
 
 // ask has the node make a snapshot, and waits until it is ready.

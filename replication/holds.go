@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -15,11 +14,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/understudy-mq/understudy/replication/durable"
 	"github.com/understudy-mq/understudy/replication/log"
 )
 
 const (
 	holdsFile      = "link-holds.json"
+	holdsBytes     = 1 << 20 // of the file
 	holdsSaveEvery = 10 * time.Second
 	holdsTellEvery = 2 * time.Second // each standby's place in a group, to the other nodes
 	// holdGrace is how long a hold that was remembered lasts at least after a restart: the standby may have been kept
@@ -97,15 +98,11 @@ func newHolds(o *Options) *holds {
 
 // load reads what was saved. A file that makes no sense costs the holds, not the start.
 func (h *holds) load() error {
-	f, err := h.fs.Open(h.path)
+	b, err := durable.Read(h.fs, h.path, holdsBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the standbys' holds: %w", err)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, 1<<20))
-	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("read the standbys' holds: %w", err)
 	}
 	list := map[string]*hold{}
@@ -143,30 +140,10 @@ func (h *holds) save(last bool) error {
 	if err != nil {
 		return fmt.Errorf("encode the standbys' holds: %w", err)
 	}
-	if err := replaceFile(h.fs, h.path, b); err != nil {
+	if err := durable.Replace(h.fs, h.path, b); err != nil {
 		return fmt.Errorf("save the standbys' holds: %w", err)
 	}
 	return nil
-}
-
-// replaceFile makes b what is in a file, which is on disk, whole, when it returns; a crash before that leaves the former one.
-func replaceFile(fs vfs.FS, name string, b []byte) error {
-	f, err := fs.Create(name+".new", vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := fs.Rename(name+".new", name); err != nil {
-		return err
-	}
-	dir, err := fs.OpenDir(fs.PathDir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // note takes a standby's word how far it is in a group, and what its members read. It says whether the other nodes are to

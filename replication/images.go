@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/understudy-mq/understudy/replication/durable"
 	"github.com/understudy-mq/understudy/replication/log"
 )
 
@@ -108,12 +108,8 @@ func (x *images) load() error {
 }
 
 func (x *images) read(name string) (i image, err error) {
-	f, err := x.fs.Open(name)
-	if err != nil {
-		return i, err
-	}
-	b, err := io.ReadAll(io.LimitReader(f, imageBytes))
-	if err = errors.Join(err, f.Close()); err == nil {
+	b, err := durable.Read(x.fs, name, imageBytes)
+	if err == nil {
 		err = json.Unmarshal(b, &i)
 	}
 	return i, err
@@ -125,18 +121,18 @@ func (x *images) keep(i image) error {
 	if err != nil {
 		return fmt.Errorf("encode an image's record: %w", err)
 	}
-	if err := replaceFile(x.fs, x.path(i.Number)+imageSuffix, b); err != nil {
+	if err := durable.Replace(x.fs, x.path(i.Number)+imageSuffix, b); err != nil {
 		return err
 	}
 	x.list = append(x.list, i)
 	return nil
 }
 
-// drop removes the oldest image, its record first.
+// drop removes the oldest image. Its record goes first, for good: a cut must not bring back one whose files are gone.
 func (x *images) drop() error {
 	i := x.list[0]
 	x.list = slices.Delete(x.list, 0, 1)
-	err := x.fs.RemoveAll(x.path(i.Number) + imageSuffix)
+	err := durable.Remove(x.fs, x.path(i.Number)+imageSuffix)
 	return errors.Join(err, x.fs.RemoveAll(x.path(i.Number)))
 }
 

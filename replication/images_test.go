@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/understudy-mq/understudy/replication/durable"
 	"github.com/understudy-mq/understudy/replication/log"
 )
 
@@ -13,11 +14,11 @@ import (
 type imagesRig struct {
 	*images
 	t  *testing.T
-	fs vfs.FS
+	fs *vfs.MemFS
 }
 
 func newImagesRig(t *testing.T) *imagesRig {
-	r := &imagesRig{t: t, fs: vfs.NewMem()}
+	r := &imagesRig{t: t, fs: vfs.NewCrashableMem()}
 	r.open()
 	return r
 }
@@ -35,7 +36,7 @@ func (r *imagesRig) open() {
 func (r *imagesRig) made(most uint64) {
 	r.t.Helper()
 	r.begun++
-	if err := r.fs.MkdirAll(r.path(r.begun), 0o755); err != nil {
+	if err := durable.MakeDir(r.fs, r.path(r.begun), 0o755); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := r.keep(image{Number: r.begun, Most: map[uint64]uint64{1: most}}); err != nil {
@@ -156,6 +157,21 @@ func TestImagesOutliveARestartAndWhatIsNotWholeGoes(t *testing.T) {
 	s := log.SegmentInfo{ID: 7, Groups: []log.GroupRange{{Group: 1, First: 2, Last: 9}}}
 	if r.spend(s); !r.need(s.ID) {
 		t.Error("after a restart a segment is not kept for the images")
+	}
+}
+
+// TestAnImageThatWasDroppedDoesNotComeBackWithAPowerCut: the log drops segments that it needs.
+func TestAnImageThatWasDroppedDoesNotComeBackWithAPowerCut(t *testing.T) {
+	r := newImagesRig(t)
+	r.made(12)
+	r.made(25)
+	if err := r.drop(); err != nil {
+		t.Fatal(err)
+	}
+	r.fs = r.fs.CrashClone(vfs.CrashCloneCfg{})
+	r.open()
+	if got := r.numbers(); !slices.Equal(got, []uint64{2}) {
+		t.Errorf("images %v after the cut, want the second", got)
 	}
 }
 

@@ -24,8 +24,10 @@ type channel struct {
 	replies    replies
 	acked      uint64 // highest tag settled
 	content    assembly
-	transacted bool   // tx.select was sent
-	held       []byte // frames that wait until publishers may go on
+	transacted bool     // tx.select was sent
+	held       []byte   // frames that wait
+	waits      *waiting // what for; nil: until publishers may go on
+	waited     bool     // the next method is a declaration that has waited
 }
 
 func (r *receiver) channel(number uint16) *channel {
@@ -104,7 +106,7 @@ func (r *receiver) closedChannelFrame(f *wire.Frame) *fault {
 	ch := r.channel(f.Channel)
 	r.shared.failed.remove(f.Channel)
 	r.shared.gone.remove(f.Channel)
-	ch.state, ch.lastQueue, ch.replies, ch.transacted = open, "", replies{}, false
+	ch.state, ch.lastQueue, ch.replies, ch.transacted, ch.waited = open, "", replies{}, false, false
 	r.shared.open.Add(1)
 	r.do(&entry.ChannelOpen{Ref: entry.Ref{Channel: f.Channel}})
 	return nil

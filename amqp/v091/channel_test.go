@@ -365,21 +365,3 @@ func TestReplyTextIsCutTo255OctetsAndSaysSo(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
-
-func TestADeclarationWaitsForAnOrphanedQueueAndNoOther(t *testing.T) {
-	g := opened(t, 1)
-	asked := 0
-	g.opts.Orphaned = func(vhost, queue string) bool {
-		asked++
-		return vhost == "/" && queue == "orphan" && asked < 4
-	}
-	want(t, "frames", g.in(frame(1, &wire.QueueDeclare{Queue: "orphan", Exclusive: true})))
-	want(t, "commands", g.commands(), `QueueDeclare Channel=1 Name="orphan" Exclusive=true`)
-	if g.waits != 3 {
-		t.Errorf("it has waited %d times, want until the queue is free", g.waits)
-	}
-	g.in(frame(1, &wire.QueueDeclare{Queue: "other"}), frame(1, &wire.BasicConsume{Queue: "orphan"}))
-	if g.waits != 3 {
-		t.Error("another queue, or another method, waits too")
-	}
-}

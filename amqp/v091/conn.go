@@ -44,11 +44,13 @@ type Conn struct {
 	received  atomic.Uint64
 	sent      atomic.Uint64
 
-	flow     chan struct{} // one slot: publishers have to wait, or need not any more
-	heedless func()        // ends the watch over that
+	heedless func()         // ends the watch over who has to wait
+	waits    sync.WaitGroup // of declarations
+	called   chan struct{}  // one slot: the reader is called
 
 	mu      sync.Mutex
-	flowed  bool // the flow has changed, and the read was interrupted for it
+	calls   bool       // the read was interrupted, for the reader to heed
+	resumed []*waiting // that have waited long enough
 	session Session
 	info    Info
 }
@@ -60,7 +62,7 @@ var _ session.Endpoint = (*Conn)(nil)
 func NewConn(nc net.Conn, since time.Time, opts *Options) *Conn {
 	c := &Conn{
 		opts: opts, nc: nc, since: since, out: newOutbox(), shared: newShared(opts.ChannelMax), over: make(chan struct{}),
-		flow: make(chan struct{}, 1), heedless: func() {},
+		called: make(chan struct{}, 1), heedless: func() {},
 		name: peerOf(nc.RemoteAddr()) + " -> " + peerOf(nc.LocalAddr()),
 	}
 	c.log = opts.Logger.With("connection", c.name)
@@ -101,6 +103,7 @@ func (c *Conn) Serve(opened func()) {
 	if s := c.attached(); s != nil {
 		s.Detach() // does nothing to a session that has ended
 	}
+	c.waits.Wait()
 	c.log.Debug("connection over", "error", err)
 }
 
@@ -138,7 +141,7 @@ func (c *Conn) read() error {
 	for {
 		in.arrange(int(c.recv.payloadMax()) + wire.FrameOverhead)
 		if c.expectOctets() {
-			c.recv.flowChanged()
+			c.heed()
 			c.burst()
 			if c.recv.phase == finished {
 				return nil
@@ -176,46 +179,76 @@ func (c *Conn) burst() {
 			return
 		}
 		select {
-		case <-c.flow:
-			c.recv.flowChanged()
+		case <-c.called:
+			c.heed()
 		case <-c.over:
 			return
 		}
 	}
 }
 
-// flowChanged tells the reader that publishers have to wait, or need not any more. It never blocks.
-func (c *Conn) flowChanged() {
+// call has the reader heed who has to wait, and who need not any more. It never blocks.
+func (c *Conn) call() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.flowed = true
+	c.callLocked()
+}
+
+func (c *Conn) callLocked() {
+	c.calls = true
 	_ = c.nc.SetReadDeadline(longAgo)
 	select {
-	case c.flow <- struct{}{}:
+	case c.called <- struct{}{}:
 	default:
 	}
+}
+
+// heed does what the reader was called for.
+func (c *Conn) heed() {
+	c.mu.Lock()
+	resumed := c.resumed
+	c.resumed = nil
+	c.mu.Unlock()
+	c.recv.flowChanged()
+	for _, w := range resumed {
+		c.recv.resume(w)
+	}
+}
+
+// await waits for a declaration beside the reader.
+func (c *Conn) await(w *waiting, wait func(context.Context)) (stop func()) {
+	ctx, stop := context.WithTimeout(context.Background(), c.opts.OccupiedWait)
+	c.waits.Go(func() {
+		defer stop()
+		wait(ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.resumed = append(c.resumed, w)
+		c.callLocked()
+	})
+	return stop
 }
 
 // longAgo interrupts a read.
 var longAgo = time.Unix(1, 0)
 
-// interrupted says whether a read failed because flowChanged interrupted it.
+// interrupted says whether a read failed because call interrupted it.
 func (c *Conn) interrupted(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.flowed && errors.Is(err, os.ErrDeadlineExceeded)
+	return c.calls && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // expectOctets sets until when the client must be heard of: any octet counts. The time that the broker itself kept the
-// connection waiting does not. It answers whether the flow has changed: that is to be heeded first.
+// connection waiting does not. It answers whether the reader is called: that is to be heeded first.
 func (c *Conn) expectOctets() bool {
 	if c.recv.phase < running {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.flowed {
-		c.flowed = false
+	if c.calls {
+		c.calls = false
 		return true
 	}
 	var until time.Time
@@ -328,6 +361,9 @@ func (c *Conn) Closed(e *session.Error) {
 	c.expire()
 }
 
+// Ending says that the connection is closed, or about to be.
+func (c *Conn) Ending() bool { return c.shared.closing.Load() }
+
 // Close closes the connection with 320 and text. A client that has not opened it yet sees its socket closed: some take a
 // connection.close at that point for a refusal of their password and never come back (bunny 2).
 func (c *Conn) Close(text string) {
@@ -380,29 +416,6 @@ func (c *Conn) login(with sasl.Credentials) (string, error) {
 	return name, err
 }
 
-// orphanLook is between looks at a queue that a declaration waits for.
-const orphanLook = 50 * time.Millisecond
-
-// wait keeps the client waiting, which is not read meanwhile.
-func (c *Conn) wait(holds func() bool) {
-	if !holds() || c.recv.flush() != nil {
-		return // that there is no session any more shows at the end of the burst
-	}
-	enough := time.NewTimer(c.opts.OrphanWait)
-	defer enough.Stop()
-	look := time.NewTicker(orphanLook)
-	defer look.Stop()
-	for holds() {
-		select {
-		case <-look.C:
-		case <-enough.C:
-			return
-		case <-c.over:
-			return
-		}
-	}
-}
-
 func (c *Conn) tuned(frameMax uint32, heartbeatSeconds uint16) {
 	c.frameMax.Store(frameMax)
 	c.heartbeat.Store(int64(heartbeatSeconds) * int64(time.Second))
@@ -428,7 +441,7 @@ func (c *Conn) attach(a session.Attach) (Session, error) {
 		return nil, err
 	}
 	defer c.opened()
-	c.heedless = c.opts.Flow.Watch(c.flowChanged)
+	c.heedless = c.opts.Flow.Watch(c.call)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session = s

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -485,45 +483,4 @@ func TestReadBufferShrinksWhenLittleComes(t *testing.T) {
 	if len(in.buf) != readBytesMin {
 		t.Errorf("it has %d octets", len(in.buf))
 	}
-}
-
-func TestAnOrphanedQueueIsWaitedForABoundedTimeAndWhatCameBeforeIsHandedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var orphaned atomic.Bool
-		orphaned.Store(true)
-		p := connect(t, func(o *Options) { o.Orphaned = func(string, string) bool { return orphaned.Load() } })
-		p.session.flushes = true
-		p.open(0)
-		p.send(slices.Concat(frame(1, &wire.ConfirmSelect{}), frame(1, &wire.QueueDeclare{Queue: "q", Exclusive: true})))
-		time.Sleep(p.conn.opts.OrphanWait - time.Second)
-		synctest.Wait()
-		want(t, "before the queue is free", p.session.told(), "ConfirmSelect Channel=1", "Flush")
-		p.session.forget()
-		orphaned.Store(false)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		want(t, "then", p.session.told(), `QueueDeclare Channel=1 Name="q" Exclusive=true`, "Flush")
-
-		orphaned.Store(true)
-		p.session.forget()
-		p.send(frame(1, &wire.QueueDeclare{Queue: "r"}))
-		time.Sleep(p.conn.opts.OrphanWait + time.Second)
-		synctest.Wait()
-		want(t, "after all patience", p.session.told(), `QueueDeclare Channel=1 Name="r"`, "Flush")
-		p.finish()
-	})
-}
-
-func TestALoginThatCannotBeJudgedIsAnsweredAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := connect(t, func(o *Options) {
-			o.Authenticate = func(string, string, net.Addr) (string, error) {
-				return "", &session.Error{Code: core.CodeConnectionForced, Text: "not now"}
-			}
-		})
-		p.taken()
-		p.send(startOk("guest", "guest"))
-		want(t, "at once", p.taken(), "0 ConnectionTune ChannelMax=2047 FrameMax=131072 Heartbeat=60")
-		p.finish()
-	})
 }

@@ -23,8 +23,10 @@
 // that this side sent, and nothing at all a connection.close. What a client sent before its fault counts. While publishers
 // have to wait (session.Flow) what a channel publishes, and what follows it there, is kept back in order; acknowledgements
 // outside of a transaction go ahead. What is kept back is bounded: then the connection is not read.
-// The declaration of a queue that is kept for a lost connection to a node that cannot be reached waits, for Options.OrphanWait at
-// most, and the connection with it: clients that come back at once would take a 405 for the last word.
+// The declaration of a queue that is another connection's waits while it is not known whether that one lives, for
+// Options.OccupiedWait at most: clients that come back at once would take a 405 for the last word. What follows it on its channel
+// waits in its order, bounded likewise; other channels do not. A client that closes the channel or the connection meanwhile, and
+// has published nothing behind the declaration, ends the wait.
 // On a channel the answers to pipelined requests come in the order of the requests, up to the channel.close for the first that
 // is refused, be it by the machine or by the endpoint.
 //

@@ -222,6 +222,7 @@ func TestAClientThatPublishesOnAndOnIsNotReadUntilTheAlarmIsOver(t *testing.T) {
 			sent <- nil
 		}()
 		time.Sleep(time.Hour) // the client is not heard of, but it is the broker that does not listen
+		synctest.Wait()
 		select {
 		case err := <-sent:
 			t.Fatalf("all was read: %v", err)

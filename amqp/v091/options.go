@@ -45,9 +45,9 @@ type Options struct {
 	// is not offered.
 	Certified func(cert *x509.Certificate, peer net.Addr) (name string, err error)
 
-	// Orphaned says whether a queue is another connection's whose node cannot be reached: soon either the node is declared down
-	// and the queue free, or the node is back. A declaration waits for that instead of being refused. May be nil.
-	Orphaned func(vhost, queue string) bool
+	// Occupied answers nil where a queue may be declared at once. Else the queue is another connection's, and it answers what
+	// comes back once the queue is free, or that connection known to be there, or ctx has ended. May be nil.
+	Occupied func(vhost, queue string) (wait func(ctx context.Context))
 
 	// Flow says when publishers have to wait; nil is never.
 	Flow *session.Flow
@@ -60,7 +60,7 @@ type Options struct {
 	HandshakeTimeout time.Duration // from the protocol header to connection.open; 10 s
 	CloseTimeout     time.Duration // for the client's close-ok, and for a last write; 3 s
 	LoginDelay       time.Duration // before a refused login is answered; 500 ms
-	OrphanWait       time.Duration // that a declaration waits for an orphaned queue at most; 10 s
+	OccupiedWait     time.Duration // that a declaration waits for an occupied queue at most; 10 s
 
 	Product     string // "Understudy"
 	Version     string
@@ -85,11 +85,11 @@ func (o *Options) EnsureDefaults() {
 	defaults(&o.HandshakeTimeout, 10*time.Second)
 	defaults(&o.CloseTimeout, 3*time.Second)
 	defaults(&o.LoginDelay, 500*time.Millisecond)
-	defaults(&o.OrphanWait, 10*time.Second)
+	defaults(&o.OccupiedWait, 10*time.Second)
 	defaults(&o.Product, "Understudy")
 	defaults(&o.Platform, "Go")
-	if o.Orphaned == nil {
-		o.Orphaned = func(string, string) bool { return false }
+	if o.Occupied == nil {
+		o.Occupied = func(string, string) func(context.Context) { return nil }
 	}
 	if o.Flow == nil {
 		o.Flow = &session.Flow{}

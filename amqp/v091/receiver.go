@@ -1,6 +1,7 @@
 package v091
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -40,8 +41,9 @@ type world interface {
 	// login checks credentials; it takes its time over a refusal. A *session.Error is as in Options.Authenticate.
 	login(sasl.Credentials) (name string, err error)
 	attach(session.Attach) (Session, error)
-	// wait hands on what came so far and comes back when holds says no more, or it takes too long; at once if it does not.
-	wait(holds func() bool)
+	// await has receiver.resume called with w once wait has come back, which takes Options.OccupiedWait at most, and only a
+	// moment after stop.
+	await(w *waiting, wait func(context.Context)) (stop func())
 	// tuned tells what was agreed, before the client can know of it.
 	tuned(frameMax uint32, heartbeatSeconds uint16)
 }
@@ -257,11 +259,14 @@ func (r *receiver) connectionFrame(f *wire.Frame) *fault {
 	}
 	switch m := m.(type) {
 	case *wire.ConnectionClose:
-		if r.hold.bytes > 0 {
-			r.hold.closing = m
+		if r.hold.bytes == 0 {
+			r.closedByClient(m)
 			return nil
 		}
-		r.closedByClient(m)
+		r.hold.closing = m
+		for _, ch := range r.hold.channels {
+			ch.waits.hurry()
+		}
 	case *wire.ConnectionUpdateSecret:
 		r.out.notify(&wire.ConnectionUpdateSecretOk{})
 	case *wire.ConnectionCloseOk:

@@ -2,6 +2,7 @@ package v091
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -130,7 +131,8 @@ type rig struct {
 	heartbeat           uint16
 	asked               session.Attach
 	announced           []string
-	waits               int
+	waits               []*waiting // declarations, ever
+	stopped             []uint16   // channels whose wait was ended
 }
 
 func newRig(t testing.TB) *rig {
@@ -186,10 +188,19 @@ func (g *rig) attach(a session.Attach) (Session, error) {
 	return g.session, nil
 }
 
-func (g *rig) wait(holds func() bool) {
-	for holds() {
-		g.waits++
+func (g *rig) await(w *waiting, _ func(context.Context)) (stop func()) {
+	g.waits = append(g.waits, w)
+	return func() { g.stopped = append(g.stopped, w.channel.number) }
+}
+
+// resume has a declaration go on that waits, and answers the frames that come of it.
+func (g *rig) resume(w *waiting) []string {
+	g.t.Helper()
+	g.recv.resume(w)
+	if err := g.recv.flush(); err != nil {
+		g.t.Fatal(err)
 	}
+	return g.frames()
 }
 
 func (g *rig) tuned(frameMax uint32, heartbeat uint16) {

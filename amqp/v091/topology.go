@@ -76,7 +76,9 @@ func (r *receiver) queueDeclare(ch *channel, m *wire.QueueDeclare) *fault {
 	if fault := checkName(m.ID(), "queue name", m.Queue); fault != nil {
 		return fault
 	}
-	r.world.wait(func() bool { return r.opts.Orphaned(r.vhost, m.Queue) })
+	if r.awaits(ch, m) {
+		return nil
+	}
 	generated := m.Queue == "" && !m.Passive
 	if generated {
 		m.Queue = "amq.gen-" + r.opts.random()

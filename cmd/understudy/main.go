@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -24,6 +25,7 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 func main() {
+	syscall.Umask(0o077) // data folders hold messages, and hashes of passwords
 	err := root().Execute()
 	if err == nil {
 		return

@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -172,6 +174,27 @@ func (s *server) exit() int {
 	}
 	_ = s.cmd.Wait()
 	return s.cmd.ProcessState.ExitCode()
+}
+
+func TestOnlyItsOwnUserReadsWhatANodeWrites(t *testing.T) {
+	s, files := serveNode(t), 0
+	err := filepath.WalkDir(s.data, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // the store's files come and go
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s may be used by others: %v", path, info.Mode())
+		}
+		files++
+		return nil
+	})
+	if err != nil || files < 10 {
+		t.Errorf("%d files, %v", files, err)
+	}
 }
 
 func TestVerbsWorkOnARunningNode(t *testing.T) {

@@ -12,11 +12,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
 	"github.com/understudy-mq/understudy/cmd/internal/node"
 	"github.com/understudy-mq/understudy/cmd/internal/telemetry"
+	"github.com/understudy-mq/understudy/replication/durable"
 )
 
 // rejoin makes a former source's node a standby's.
@@ -122,13 +124,13 @@ func (j *rejoin) rewind(ctx context.Context, folder *node.Folder, next string) (
 // exchange sets the former data aside and, if there is a new folder, puts it in its stead.
 func (j *rejoin) exchange(next string, rewound bool) (aside string, err error) {
 	aside = fmt.Sprintf("%s.former-%s", j.data, time.Now().UTC().Format("20060102T150405"))
-	if err := os.Rename(j.data, aside); err != nil {
+	if err := durable.Rename(vfs.Default, j.data, aside); err != nil {
 		return "", fmt.Errorf("set the former data aside: %w", err)
 	}
 	if !rewound {
 		return aside, os.RemoveAll(next)
 	}
-	if err := os.Rename(next, j.data); err != nil {
+	if err := durable.Rename(vfs.Default, next, j.data); err != nil {
 		return "", fmt.Errorf("put what was wound back in the place of the former data, which is in %s: %w; run this again", aside, err)
 	}
 	return aside, nil
@@ -146,7 +148,7 @@ func (j *rejoin) complete(next string) error {
 	if err != nil || len(aside) == 0 {
 		return err
 	}
-	if err := os.Rename(slices.Max(aside), j.data); err != nil {
+	if err := durable.Rename(vfs.Default, slices.Max(aside), j.data); err != nil {
 		return fmt.Errorf("take up a rejoin that broke off: %w", err)
 	}
 	return nil

@@ -3,11 +3,13 @@ package coretest
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
 )
 
 // TB is what a Driver needs of a test; *testing.T and *rapid.T have it.
@@ -29,6 +31,9 @@ type Driver struct {
 	Stamp int64  // of the next entry, Unix ms
 
 	LastSession uint64 // id of the newest session
+
+	// Audit, if it is set, judges every machine after every entry.
+	Audit func(*core.Machine) error
 
 	// Interrupt, if it is set, is called before every entry of a script.
 	Interrupt func()
@@ -86,19 +91,72 @@ func (d *Driver) Apply(data []byte) []core.Effect {
 	}
 	d.note(fx.List)
 	other := core.Effects{}
-	if err := d.replica.Apply(d.Index+1000, data, &other); err != nil {
+	if err := d.replica.Apply(d.Index+replicaAhead, data, &other); err != nil {
 		d.t.Fatal(err)
 	}
 	d.check()
+	d.compare(fx.List, other.List)
 	if d.standby.Machine.Link().Role == core.RoleStandby {
 		d.standby.Follow(data, d.Machine.Fingerprint())
+		d.audit("standby", d.standby.Machine)
 	}
 	return fx.List
 }
 
-// note learns where sessions are from effects.
+// replicaAhead is how many entries more the replica's log has had.
+const replicaAhead = 1000
+
+// compare checks that the replica has answered the same, in the same order, and knows when it is due next: also where this machine was
+// loaded from rows meanwhile, and that one was not.
+func (d *Driver) compare(effects, others []core.Effect) {
+	d.t.Helper()
+	if len(effects) != len(others) {
+		d.t.Fatalf("entry %d: %d effects, and %d on the replica", d.Index, len(effects), len(others))
+	}
+	for i := range others {
+		e := others[i]
+		e.Loc, e.Parts = moved(e.Loc), slices.Clone(e.Parts)
+		for k := range e.Parts {
+			e.Parts[k].Loc = moved(e.Parts[k].Loc)
+		}
+		if !reflect.DeepEqual(effects[i], e) {
+			d.t.Fatalf("entry %d: effect %d is\n%+v and on the replica\n%+v", d.Index, i, effects[i], e)
+		}
+	}
+	if got, want := d.Machine.NextDeadline(), d.replica.NextDeadline(); got != want {
+		d.t.Fatalf("entry %d: the next deadline is %d, and %d on the replica", d.Index, got, want)
+	}
+	d.audit("machine", d.Machine)
+	d.audit("replica", d.replica)
+}
+
+// moved is where a record of the replica's log lies in the driver's.
+func moved(loc message.Loc) message.Loc {
+	if loc == 0 {
+		return 0
+	}
+	return message.NewLoc(loc.Index()-replicaAhead, loc.Offset())
+}
+
+func (d *Driver) audit(which string, m *core.Machine) {
+	d.t.Helper()
+	if d.Audit == nil {
+		return
+	}
+	if err := d.Audit(m); err != nil {
+		d.t.Fatalf("entry %d: the %s: %v", d.Index, which, err)
+	}
+}
+
+// note learns where sessions are from effects, and checks that a node that has registered begins with its first batch.
 func (d *Driver) note(effects []core.Effect) {
+	d.t.Helper()
 	for i := range effects {
+		if e := &effects[i]; e.Kind == core.EffectNode && e.Incarnation != 0 {
+			if incarnation, nonce, seq := d.Machine.Incarnation(e.Node); incarnation < e.Incarnation || incarnation == e.Incarnation && nonce != 0 && seq != 0 {
+				d.t.Fatalf("entry %d: node %d has registered anew, and its next batch is %d of incarnation %d", d.Index, e.Node, seq+1, incarnation)
+			}
+		}
 		if e := &effects[i]; e.Kind == core.EffectAttached {
 			d.LastSession = e.Session
 			d.homes[e.Session] = home{node: e.Node, epoch: e.Epoch}
@@ -161,7 +219,11 @@ func sizes(m *core.Machine) string {
 func (d *Driver) Restart() {
 	d.t.Helper()
 	d.Checkpoint()
+	before := d.Machine
 	d.Machine = d.Loaded()
+	if was, is := before.LiveBytes(0, 1<<40), d.Machine.LiveBytes(0, 1<<40); was != is {
+		d.t.Fatalf("%d bytes of content were live before the restart, %d after it", was, is)
+	}
 }
 
 // Standby is a standby that has replayed every entry so far, and goes on to until it is promoted.

@@ -35,7 +35,8 @@ type Exporter interface {
 	Export(ctx context.Context) (*replication.Export, error)
 }
 
-// Seeds are snapshots of the whole cluster that wait for their standbys, as files of this node.
+// Seeds are snapshots of the whole cluster that wait for their standbys, as files of this node. They are not synced, and past the
+// node's vfs.FS: no start takes them up, and a standby whose download a power cut broke off begins with another seed.
 type Seeds struct {
 	dir    string
 	groups map[uint64]Exporter

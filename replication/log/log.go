@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/understudy-mq/understudy/replication/durable"
 )
 
 // retryInterval is how often room is looked for on a full disk.
@@ -80,9 +82,12 @@ func load(o Options) (*Log, *writer, error) {
 	l := &Log{o: o, groups: map[uint64]*Group{}, keeperWake: make(chan struct{}, 1),
 		stop: make(chan struct{}), stopped: make(chan struct{}), keeperDone: make(chan struct{})}
 	l.awake.L = &l.mu
-	var err error
-	if l.dir, err = makeDir(o.FS, o.Dir); err != nil {
-		return nil, nil, err
+	err := durable.MakeDir(o.FS, o.Dir, 0o750)
+	if err == nil {
+		l.dir, err = o.FS.OpenDir(o.Dir)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("log: the folder %s: %w", o.Dir, err)
 	}
 	if l.lock, err = o.FS.Lock(l.path(lockName)); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("log: the folder %s is in use by another process (stop that one first): %w",

@@ -42,7 +42,7 @@ func (n *Node) openClients() error {
 			ClusterName:     n.ClusterID,
 			Hosts:           n.hosts,
 			Announce:        n.sayToQueue,
-			Orphaned:        n.orphaned,
+			Occupied:        n.occupied,
 		},
 		Logger: n.log,
 	})
@@ -125,8 +125,8 @@ func (n *Node) CloseConnection(ctx context.Context, name, reason string) (bool, 
 
 // openAudit opens the record of logins, denials and changes.
 func (n *Node) openAudit() error {
-	log, err := audit.Open(n.cfg.Data, audit.Options{Logger: n.log})
-	n.audit, n.accounts.audit = log, log.Write
+	log, err := audit.Open(n.cfg.Data, audit.Options{FS: n.folder.fs, Logger: n.log})
+	n.audit, n.accounts.audit = log, log.Keep
 	return err
 }
 
@@ -161,7 +161,7 @@ func (n *Node) undecided() error {
 	if n.noUsersYet() {
 		return errors.New(standbyReason)
 	}
-	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf && !n.standsBy() && !n.linkage.promoted.Load() {
+	if _, deaf := n.registered.missing([]uint64{systemGroup}); deaf && !n.standsBy() && !n.promotedLately() {
 		return errDeaf
 	}
 	return nil
@@ -186,22 +186,7 @@ func (n *Node) noteLogin(user, how string, peer net.Addr, refusal error) {
 	if refusal != nil {
 		e.Event, e.Text = "login_refused", refusal.Error()
 	}
-	n.audit.Write(e)
-}
-
-// orphaned says whether a queue is a connection's at a node that this one has no connection to. It looks into the group's state
-// only where there is such a node.
-func (n *Node) orphaned(vhost, queue string) bool {
-	if queue == "" || n.raft.ReachesAll() {
-		return false
-	}
-	home, ok := n.vhostHome(vhost)
-	if !ok {
-		return false
-	}
-	var at uint64
-	n.states[home.Group].View(func(m *core.Machine) { at = m.LockedAt(vhost, queue) })
-	return at != 0 && !n.raft.Reaches(at)
+	n.audit.Note(e)
 }
 
 // isTopic says whether an exchange is a topic exchange, or is not known to this node yet: what is published right behind
@@ -218,7 +203,7 @@ func (n *Node) isTopic(vhost, exchange string) bool {
 
 // denied takes note of what a client was not allowed.
 func (n *Node) denied(user, vhost, text string) {
-	n.audit.Write(audit.Event{Event: "denied", User: user, Vhost: vhost, Text: text})
+	n.audit.Note(audit.Event{Event: "denied", User: user, Vhost: vhost, Text: text})
 }
 
 // nobody may look at a standby from its own machine until its source's users have come.
@@ -278,7 +263,7 @@ func (n *Node) login(user, password string, peer net.Addr) (api.Whoami, error) {
 	}
 	n.attempts.http.note(err)
 	if r := (*auth.Refusal)(nil); errors.As(err, &r) {
-		n.audit.Write(audit.Event{Event: "login_refused", User: user, Peer: peerText(peer), Text: "admin API: " + r.Reason})
+		n.audit.Note(audit.Event{Event: "login_refused", User: user, Peer: peerText(peer), Text: "admin API: " + r.Reason})
 		return api.Whoami{}, errors.New(r.Reason) // for the log
 	}
 	if err != nil {

@@ -149,7 +149,7 @@ func (n *Node) ImportDefinitions(ctx context.Context, by, vhost string, text []b
 	if err := n.carryOut(ctx, by, &plan); err != nil {
 		return fmt.Errorf("the definitions are good, but not all of them have come: import them again: %w", err)
 	}
-	n.audit.Write(audit.Event{Event: "definitions_imported", By: by, Vhost: vhost, Text: fmt.Sprintf("%d users, %d vhosts", len(plan.Users), len(plan.Vhosts))})
+	n.audit.Keep(audit.Event{Event: "definitions_imported", By: by, Vhost: vhost, Text: fmt.Sprintf("%d users, %d vhosts", len(plan.Users), len(plan.Vhosts))})
 	return nil
 }
 

@@ -4,16 +4,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/understudy-mq/understudy/replication/durable"
 )
 
 // folderFormat is the layout of the data folder that this code writes and the newest that it reads.
 const folderFormat = 1
+
+// fileBytesMax bounds a file of the folder itself that is read: none that was written is longer.
+const fileBytesMax = pendingBytes
 
 // Files and folders of a data folder.
 const (
@@ -47,7 +51,7 @@ func OpenFolder(fs vfs.FS, path string) (*Folder, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
-	if err := makeFolder(fs, path); err != nil {
+	if err := durable.MakeDir(fs, path, 0o755); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o644)
@@ -71,7 +75,7 @@ func OpenFolder(fs vfs.FS, path string) (*Folder, error) {
 
 func (f *Folder) read() error {
 	name := filepath.Join(f.path, identityFile)
-	b, err := readFile(f.fs, name)
+	b, err := f.readFile(identityFile)
 	if errors.Is(err, os.ErrNotExist) {
 		f.fresh = true
 		return f.refuseForeign()
@@ -158,72 +162,17 @@ func (f *Folder) write(next Identity) error {
 
 // readFile reads one of the folder's files.
 func (f *Folder) readFile(name string) ([]byte, error) {
-	return readFile(f.fs, filepath.Join(f.path, name))
+	return durable.Read(f.fs, filepath.Join(f.path, name), fileBytesMax)
 }
 
-// replace makes b what is in one of the folder's files, which is on disk, whole, when it returns; a crash before that leaves the former one.
+// replace makes b what is in one of the folder's files.
 func (f *Folder) replace(name string, b []byte) error {
-	name = filepath.Join(f.path, name)
-	next, err := f.fs.Create(name+".next", vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	_, err = next.Write(b)
-	if err == nil {
-		err = next.Sync()
-	}
-	if err = errors.Join(err, next.Close()); err != nil {
-		return err
-	}
-	if err := f.fs.Rename(name+".next", name); err != nil {
-		return err
-	}
-	return syncFolder(f.fs, f.path)
+	return durable.Replace(f.fs, filepath.Join(f.path, name), b)
 }
 
 // remove removes one of the folder's files for good.
 func (f *Folder) remove(name string) error {
-	if err := f.fs.Remove(filepath.Join(f.path, name)); err != nil {
-		return err
-	}
-	return syncFolder(f.fs, f.path)
-}
-
-func readFile(fs vfs.FS, name string) (b []byte, err error) {
-	in, err := fs.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	b, err = io.ReadAll(in)
-	return b, errors.Join(err, in.Close())
-}
-
-// makeFolder makes a folder and what is missing above it, so that power loss does not take them.
-func makeFolder(fs vfs.FS, path string) error {
-	var grown []string // in which something is made
-	for p := path; ; p = fs.PathDir(p) {
-		if _, err := fs.Stat(p); !errors.Is(err, os.ErrNotExist) {
-			break
-		}
-		grown = append(grown, fs.PathDir(p))
-	}
-	if err := fs.MkdirAll(path, 0o755); err != nil {
-		return err
-	}
-	for _, p := range grown {
-		if err := syncFolder(fs, p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func syncFolder(fs vfs.FS, path string) error {
-	dir, err := fs.OpenDir(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.Remove(f.fs, filepath.Join(f.path, name))
 }
 
 // Close gives up the lock.

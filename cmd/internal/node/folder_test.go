@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/understudy-mq/understudy/replication/durable"
 )
 
 func openFolder(t *testing.T, path string) *Folder {
@@ -121,7 +123,7 @@ func TestALogWithoutAnIdentityIsRefused(t *testing.T) {
 func TestWhatTheFolderHasWrittenOutlastsAPowerCut(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	f := &Folder{fs: mem, path: "/a/b/data"}
-	if err := makeFolder(mem, f.path); err != nil {
+	if err := durable.MakeDir(mem, f.path, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"one", "two"} {

@@ -35,6 +35,7 @@ func (n *Node) form(ctx context.Context) {
 			n.loadDefinitions(ctx)
 		}
 		if n.Ready() == nil {
+			n.served.Store(n.formed.Load())
 			n.serveClients()
 			n.readyOnce.Do(func() { close(n.ready) })
 			return
@@ -176,7 +177,7 @@ func (n *Node) presentID() (id string) {
 // dispatch hands effects to the broker.
 func (n *Node) dispatch(group uint64, fx *core.Effects) {
 	if fx.Linked {
-		n.linkChanges(group, fx)
+		n.linkChanges(fx)
 	}
 	if group == systemGroup {
 		n.accounts.applied(n.cfg.NodeID, fx)

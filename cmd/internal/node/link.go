@@ -33,7 +33,6 @@ type linkage struct {
 	seeding   seedProgress
 	degraded  degradation
 	parked    atomic.Int64 // clients that wait for a promotion
-	promoted  atomic.Bool  // it was, in this process, which has not been registered in the system group since
 }
 
 // close ends the link port.

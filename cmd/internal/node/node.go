@@ -63,6 +63,7 @@ type Node struct {
 	handle map[uint64]*handle
 	raft   *replication.Node
 	broker *session.Broker
+	roll   *roll
 
 	listeners []listener
 	clients   *amqp.Server
@@ -87,6 +88,7 @@ type Node struct {
 	started       time.Time
 	clusterID     atomic.Pointer[string]
 	formed        atomic.Bool // the cluster has its id, the first vhost and the first user, or had them
+	served        atomic.Bool // it has formed, and this process was registered in every group since: no more a standby's
 	draining      atomic.Bool
 	ready         chan struct{} // closed when clients were first served
 	readyOnce     sync.Once
@@ -278,6 +280,9 @@ func (n *Node) openStore() error {
 			submit[id], contents[id] = n.handle[id], n.states[id]
 		}
 	}
+	n.roll = newRoll(func(ctx context.Context, node uint64, sessions []sessionRef) ([]bool, error) {
+		return askNode[[]bool](ctx, n, node, question{Want: "attached", Sessions: sessions})
+	})
 	n.broker = session.New(session.Options{
 		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry, Denied: n.denied,
 		Elsewhere: n.heldElsewhere, Policy: n.sessionPolicy,
@@ -352,9 +357,6 @@ func (n *Node) observer() replication.Observer {
 		Registered: func(group, incarnation uint64) {
 			n.broker.Registered(group, incarnation)
 			n.registered.set(group, true)
-			if group == systemGroup {
-				n.linkage.promoted.Store(false)
-			}
 		},
 		Unregistered: func(group uint64, reason string) {
 			n.registered.set(group, false)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 	"github.com/understudy-mq/understudy/core"
-	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/session"
 )
 
@@ -111,32 +110,55 @@ func TestAStandbyThatIsStoppedLetsItsParkedClientsGo(t *testing.T) {
 	wantRefused(t, answer)
 }
 
-// Between its promotion and its registration a node hears of no changes, and there are none: who comes then waits for it. Once it was
-// registered it is as any other node, that has lost the leader.
-func TestAClientThatComesInTheMidstOfAPromotionWaitsForItsEnd(t *testing.T) {
-	standby := parking(t)
-	if _, err := standby.Promote(t.Context()); err != nil {
+// takenOver starts a node that was promoted and serves.
+func takenOver(t *testing.T) *Node {
+	t.Helper()
+	n := parking(t)
+	if _, err := n.Promote(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if standby.linkage.promoted.Load() {
-		t.Error("it is registered, and counts as being promoted")
-	}
-	observer := standby.observer()
-	observer.Unregistered(systemGroup, "no leader")
-	got := <-knock(standby)
-	wantReply(t, "open", got.err, 320, "CONNECTION_FORCED - node cannot reach the system group's leader")
+	eventually(t, "it has served", n.served.Load)
+	return n
+}
 
-	standby.linkChanged(systemGroup, &core.Effect{Kind: core.EffectLink, Command: entry.KindLinkPromote})
-	answer := knock(standby)
-	eventually(t, "its login is judged", func() bool { return standby.attempts.amqp091.succeeded.Load() > 0 })
-	observer.Registered(systemGroup, 1)
+// Between its promotion and its registration a node hears of no changes, and there are none: who comes then waits until it is
+// registered in every group.
+func TestAClientThatComesInTheMidstOfAPromotionWaitsForItsEnd(t *testing.T) {
+	n := takenOver(t)
+	for _, g := range n.groups {
+		n.registered.set(g, false)
+	}
+	n.served.Store(false)
+	go n.serveAsPromoted(t.Context())
+	answer := knock(n)
+	eventually(t, "its login is judged", func() bool { return n.attempts.amqp091.succeeded.Load() > 0 })
+	for i, g := range n.groups {
+		if n.served.Load() || len(answer) > 0 {
+			t.Errorf("it serves with %d of %d groups", i, len(n.groups))
+		}
+		n.registered.set(g, true)
+	}
 	if got := <-answer; got.err != nil {
 		t.Error(got.err)
 	} else {
 		_ = got.conn.Close()
 	}
-	standby.linkChanged(systemGroup+1, &core.Effect{Kind: core.EffectLink, Command: entry.KindLinkPromote})
-	if standby.linkage.promoted.Load() {
-		t.Error("it counts as being promoted for ever")
+}
+
+// One of whose groups has lost its leader: who is to be told so, or wants another group's vhost, must not wait as in a promotion.
+func TestANodeThatHasServedSinceItsPromotionIsAsAnyOther(t *testing.T) {
+	n := takenOver(t)
+	observer := n.observer()
+	observer.Unregistered(1, "no leader")
+	if n.Ready() == nil {
+		t.Fatal("it is ready without a group")
 	}
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.admit(now); err != nil {
+		t.Errorf("a client is not let in: %v", err)
+	}
+	observer.Unregistered(systemGroup, "no leader")
+	got := <-knock(n)
+	wantReply(t, "open", got.err, 320, "CONNECTION_FORCED - node cannot reach the system group's leader")
 }

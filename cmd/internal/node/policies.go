@@ -94,7 +94,7 @@ func (n *Node) recorded(ctx context.Context, what audit.Event, cmd entry.Command
 	if err := n.control(ctx, what.Vhost, cmd, shows); err != nil {
 		return err
 	}
-	n.audit.Write(what)
+	n.audit.Keep(what)
 	return nil
 }
 

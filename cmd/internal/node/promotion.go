@@ -108,14 +108,17 @@ func (n *Node) promotedWhole(ctx context.Context, patience time.Duration) bool {
 	return true
 }
 
-// serveAsPromoted waits until the node serves as one of an ordinary cluster.
+// serveAsPromoted waits until the node serves as one of an ordinary cluster: what waits for that may go on.
 func (n *Node) serveAsPromoted(ctx context.Context) {
 	tick := time.NewTicker(formInterval)
 	defer tick.Stop()
-	for !n.formed.Load() {
+	for {
 		if err := n.learn(); err != nil {
 			n.o.Fatal(err)
 			return
+		}
+		if _, deaf := n.registered.missing(n.groups); n.formed.Load() && !deaf {
+			break
 		}
 		select {
 		case <-tick.C:
@@ -123,6 +126,7 @@ func (n *Node) serveAsPromoted(ctx context.Context) {
 			return
 		}
 	}
+	n.served.Store(true)
 	n.log.Warn("this cluster was promoted and serves now")
 }
 

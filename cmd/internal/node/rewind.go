@@ -23,6 +23,7 @@ import (
 	"github.com/understudy-mq/understudy/core/store"
 	"github.com/understudy-mq/understudy/link"
 	"github.com/understudy-mq/understudy/link/wire"
+	"github.com/understudy-mq/understudy/replication/durable"
 	"github.com/understudy-mq/understudy/replication/log"
 )
 
@@ -109,13 +110,13 @@ type rewind struct {
 
 // finish writes the seed's record and gives the folder its name.
 func (r *rewind) finish(s *seedRecord) error {
-	if err := errors.Join(os.RemoveAll(filepath.Join(r.part, rewindDir)), syncFolder(vfs.Default, filepath.Join(r.part, seedDir))); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(r.part, rewindDir)), durable.SyncDir(vfs.Default, filepath.Join(r.part, seedDir))); err != nil {
 		return fmt.Errorf("rewind: %w", err)
 	}
 	if err := (&Folder{fs: vfs.Default, path: r.part}).writeSeed(s); err != nil {
 		return err
 	}
-	if err := errors.Join(os.Rename(r.part, r.o.To), syncFolder(vfs.Default, filepath.Dir(r.o.To))); err != nil {
+	if err := durable.Rename(vfs.Default, r.part, r.o.To); err != nil {
 		return fmt.Errorf("rewind: %w", err)
 	}
 	return nil

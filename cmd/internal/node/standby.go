@@ -71,7 +71,7 @@ func (n *Node) admit(ctx context.Context) error {
 			return refusal
 		}
 	}
-	for n.standsBy() || n.Ready() != nil && n.promotedLately() {
+	for n.standsBy() || n.promotedLately() {
 		select {
 		case <-n.raft.Group(systemGroup).Changed():
 		case <-time.After(formInterval):
@@ -85,33 +85,30 @@ func (n *Node) admit(ctx context.Context) error {
 	return nil
 }
 
-// promotedLately says whether the cluster was promoted and this node has not served since.
+// promotedLately says whether the cluster was promoted and this node has not served since: it is not registered in every group
+// yet. Later it is as any other node: one that has lost a group's leader serves the others' vhosts, and lets nobody wait.
 func (n *Node) promotedLately() bool {
-	return n.linkState(systemGroup).Role == core.RolePromoted && !n.draining.Load()
+	return !n.served.Load() && n.linkState(systemGroup).Role == core.RolePromoted
 }
 
 // noUsersYet says whether this is a standby to which its source's users have not come: it cannot judge passwords.
 func (n *Node) noUsersYet() bool { return n.standsBy() && n.accounts.registry.Generation() == 0 }
 
 // linkChanges looks for changes of a group's part in the link among effects.
-func (n *Node) linkChanges(group uint64, fx *core.Effects) {
+func (n *Node) linkChanges(fx *core.Effects) {
 	for i := range fx.List {
 		if e := &fx.List[i]; e.Kind == core.EffectLink {
-			n.linkChanged(group, e)
+			n.linkChanged(e)
 		}
 	}
 }
 
 // linkChanged reacts to a change of a group's part in the link, in its apply goroutine.
-func (n *Node) linkChanged(group uint64, e *core.Effect) {
+func (n *Node) linkChanged(e *core.Effect) {
 	switch e.Command {
 	case entry.KindLinkFence, entry.KindLinkFenced:
 		if n.clients != nil {
 			n.clients.CloseAll(e.Text)
-		}
-	case entry.KindLinkPromote:
-		if group == systemGroup {
-			n.linkage.promoted.Store(true)
 		}
 	}
 }

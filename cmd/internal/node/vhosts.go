@@ -206,7 +206,7 @@ func (n *Node) putVhost(ctx context.Context, by, owner, name string, v api.NewVh
 	if !ok {
 		return false, admin.Conflict{Err: fmt.Errorf("vhost '%s' was deleted meanwhile", name)}
 	}
-	n.audit.Write(audit.Event{Event: "vhost_put", By: by, Vhost: name, Text: "id: " + there.ID})
+	n.audit.Keep(audit.Event{Event: "vhost_put", By: by, Vhost: name, Text: "id: " + there.ID})
 	return e.Count > 0, n.controlGroup(ctx, there.Group, vhosts.Create(there), func(m *core.Machine) bool {
 		return holds(m, there) || !n.stillRegistered(there)
 	})
@@ -258,7 +258,7 @@ func (n *Node) DeleteVhost(ctx context.Context, by, name string) error {
 	case e.Kind == core.EffectRefused:
 		return noVhost(name)
 	}
-	n.audit.Write(audit.Event{Event: "vhost_deleted", By: by, Vhost: name, Text: "id: " + v.ID})
+	n.audit.Keep(audit.Event{Event: "vhost_deleted", By: by, Vhost: name, Text: "id: " + v.ID})
 	return n.controlGroup(ctx, v.Group, &entry.VhostDelete{ID: v.ID}, func(m *core.Machine) bool {
 		_, there := m.HeldVhost(v.ID)
 		return !there
