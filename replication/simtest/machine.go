@@ -483,8 +483,8 @@ func (m *Machine) Install(index, term uint64) error {
 	return nil
 }
 
-// HashValues is a hash of a list of values, for comparisons in messages.
-func HashValues(vs []uint64) uint64 {
+// hashValues is a hash of a list of values, for comparisons in messages.
+func hashValues(vs []uint64) uint64 {
 	h := fnv.New64a()
 	for _, v := range vs {
 		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, v))
