@@ -121,7 +121,7 @@ func (m *Machine) enqueueAll(v *vhost, r ready.Ref, x *marks, letter *letterRow,
 	}
 	m.attachLetter(v, &r, letter)
 	for _, id := range m.routes {
-		m.live.add(r.Loc)
+		m.live.add(r.Loc, r.Size)
 		m.enter(v.queueByID(id), r, x)
 	}
 }
@@ -155,7 +155,7 @@ func (m *Machine) turnAway(v *vhost, r ready.Ref, x *marks, letter *letterRow, p
 	}
 	m.attachLetter(v, &r, letter)
 	for _, id := range m.routes {
-		m.live.add(r.Loc)
+		m.live.add(r.Loc, r.Size)
 		m.bury(v.queueByID(id), &r, reasonMaxLength)
 	}
 }
@@ -230,7 +230,7 @@ func (m *Machine) applyFragment(x *entry.Fragment, offset int) {
 	}
 	p := message.Part{Loc: message.NewLoc(m.index, offset), Size: uint32(len(x.Piece))}
 	h.Parts = append(h.Parts, p)
-	m.live.add(uint64(p.Loc))
+	m.live.add(uint64(p.Loc), p.Size)
 	m.touch(h)
 }
 
@@ -291,7 +291,7 @@ func (v *vhost) partBytes(number uint64) (n uint64) {
 
 // dropContent ends one reference to a message's content.
 func (m *Machine) dropContent(v *vhost, r *ready.Ref) {
-	m.live.remove(r.Loc)
+	m.live.remove(r.Loc, r.Size)
 	if r.Flags&flagLettered != 0 {
 		m.dropLetter(v, r.Number)
 	}

@@ -139,7 +139,7 @@ func (m *Machine) gather(h *channel, x *entry.Publish, offset int, marks *marks,
 	if v := h.session.vhost; wait > 0 || m.needsLetter(v, marks) {
 		p.Lettered, p.Letter = true, m.newLetter(v, marks)
 	}
-	m.live.add(uint64(p.Loc))
+	m.live.add(uint64(p.Loc), p.Size)
 	h.Pending = append(h.Pending, p)
 	m.touch(h)
 }
@@ -210,7 +210,7 @@ func (m *Machine) commitPublish(h *channel, p *pending) {
 	v := h.session.vhost
 	if !p.Token.none() && m.recognise(h.session, &p.Token) == isRepeated {
 		m.counts.Duplicates++
-		m.live.remove(uint64(p.Loc))
+		m.live.remove(uint64(p.Loc), p.Size)
 		m.live.removeParts(p.Parts)
 		return
 	}
@@ -248,7 +248,7 @@ func (m *Machine) commitPublish(h *channel, p *pending) {
 		}
 		m.live.removeParts(p.Parts)
 	}
-	m.live.remove(r.Loc)
+	m.live.remove(r.Loc, r.Size)
 }
 
 func (m *Machine) applyTxRollback(x *entry.TxRollback) {
@@ -264,7 +264,7 @@ func (m *Machine) applyTxRollback(x *entry.TxRollback) {
 func (m *Machine) rollback(h *channel) {
 	published, settlements := m.takeTransaction(h)
 	for i := range published {
-		m.live.remove(uint64(published[i].Loc))
+		m.live.remove(uint64(published[i].Loc), published[i].Size)
 		m.live.removeParts(published[i].Parts)
 	}
 	for i := range settlements {

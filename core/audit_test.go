@@ -86,13 +86,13 @@ func (a *audit) timers() {
 }
 
 func (a *audit) liveness() {
-	counted := map[uint64]uint32{}
-	a.m.contents(func(loc message.Loc, _ uint32) {
+	counted := map[uint64]bucket{}
+	a.m.contents(func(loc message.Loc, size uint32) {
 		if b := bucketOf(uint64(loc)); b >= a.m.live.floor>>bucketShift {
-			counted[b]++
+			counted[b] = bucket{counted[b].references + 1, counted[b].bytes + int64(size)}
 		}
 	})
-	for i, n := range a.m.live.counts {
+	for i, n := range a.m.live.buckets {
 		same(a, n, counted[a.m.live.base+uint64(i)], "live references in bucket %d", a.m.live.base+uint64(i))
 		delete(counted, a.m.live.base+uint64(i))
 	}

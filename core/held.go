@@ -123,7 +123,7 @@ func (x *held) due(m *Machine) {
 		letter := x.Letter
 		m.enqueueAll(v, ready.Ref{Number: v.Messages, Loc: uint64(x.Loc), Size: x.Size}, &marks, &letter, x.Parts)
 	}
-	m.live.remove(uint64(x.Loc))
+	m.live.remove(uint64(x.Loc), x.Size)
 }
 
 func (x *held) ref() ready.Ref {
@@ -148,7 +148,7 @@ func (m *Machine) delay(h *channel, x *entry.Publish, offset int, marks *marks, 
 	v := h.session.vhost
 	row := heldRow{Until: m.header.Stamp + wait, Loc: message.NewLoc(m.index, offset), Size: uint32(len(x.Record)),
 		Exchange: string(m.record.Exchange), TTL: marks.ttl, Body: marks.body, Parts: parts, Letter: m.newLetter(v, marks)}
-	m.live.add(uint64(row.Loc))
+	m.live.add(uint64(row.Loc), row.Size)
 	m.hold(v, row)
 	m.rememberAtHand(h.session)
 	m.confirm(h, EffectConfirmed)

@@ -215,17 +215,17 @@ func (m *Machine) Queues(vhost string) []QueueInfo {
 	return list
 }
 
-// LockedAt is the node whose connection has a queue for itself, where the queue comes free with that connection; else 0.
-func (m *Machine) LockedAt(vhost, name string) (node uint64) {
+// Occupant is the session that has a queue for itself, and its node, where the queue comes free with its connection; else 0.
+func (m *Machine) Occupant(vhost, name string) (session, node uint64) {
 	v := m.vhost[vhost]
 	if v == nil || v.queueByName[name] == nil {
-		return 0
+		return 0, 0
 	}
 	s := m.session[v.queueByName[name].Owner]
 	if s == nil || s.named() {
-		return 0
+		return 0, 0
 	}
-	return s.Node
+	return s.ID, s.Node
 }
 
 // QueueNames are the names of a vhost's queues, sorted.

@@ -12,13 +12,13 @@ func TestLivenessMovesWithTheLog(t *testing.T) {
 	var l liveness
 	loc := func(index uint64) uint64 { return uint64(message.NewLoc(index, 9)) }
 	for i := uint64(1); i < 5_000_000; i += 50 {
-		l.add(loc(i))
+		l.add(loc(i), 100)
 		if i > 2000 {
-			l.remove(loc(i - 2000))
+			l.remove(loc(i-2000), 100)
 		}
 	}
-	if cap(l.counts) > 64 {
-		t.Errorf("%d buckets are held for 2000 entries", cap(l.counts))
+	if cap(l.buckets) > 64 {
+		t.Errorf("%d buckets are held for 2000 entries", cap(l.buckets))
 	}
 }
 

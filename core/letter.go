@@ -205,7 +205,7 @@ func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 	m.touch(v.addLetter(row))
 	x := marks{priority: row.Priority, ttl: none, body: q.bodyOf(r)}
 	for _, id := range routes {
-		m.live.add(n.Loc)
+		m.live.add(n.Loc, n.Size)
 		m.enter(v.queueByID(id), n, &x)
 	}
 }
@@ -217,7 +217,7 @@ func (m *Machine) copyContent(v *vhost, from, to uint64, refs uint32) {
 		return
 	}
 	for i := range t.Parts {
-		m.live.add(uint64(t.Parts[i].Loc))
+		m.live.add(uint64(t.Parts[i].Loc), t.Parts[i].Size)
 	}
 	m.touch(v.addContent(contentRow{Vhost: v.Vhost, Number: to, Refs: refs, Parts: t.Parts}))
 }

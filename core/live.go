@@ -12,16 +12,22 @@ const bucketShift = 8
 // liveness counts the live references to content in the log, per bucket of entries. It is this node's own knowledge,
 // since Locs are; it is counted anew when rows are loaded. Buckets wholly below the floor are not counted.
 type liveness struct {
-	base   uint64   // the bucket that counts[0] is
-	counts []uint32 // references per bucket
-	floor  uint64   // content of entries below was moved out of the log
+	base    uint64 // the bucket that buckets[0] is
+	buckets []bucket
+	floor   uint64 // content of entries below was moved out of the log
 	// References to content below the floor that have begun (a dead letter, a message whose delay is over) and ended.
 	begun, ended []message.Loc
 }
 
+// bucket is what is live in some entries.
+type bucket struct {
+	references int
+	bytes      int64 // of what they refer to, once per reference
+}
+
 func bucketOf(loc uint64) uint64 { return message.Loc(loc).Index() >> bucketShift }
 
-func (l *liveness) add(loc uint64) {
+func (l *liveness) add(loc uint64, size uint32) {
 	if message.Loc(loc).Index() < l.floor {
 		l.begun = append(l.begun, message.Loc(loc))
 	}
@@ -30,28 +36,30 @@ func (l *liveness) add(loc uint64) {
 		return
 	}
 	switch {
-	case len(l.counts) == 0:
+	case len(l.buckets) == 0:
 		l.base = b
 	case b < l.base: // only while loading, and after trim
-		l.counts = append(make([]uint32, l.base-b), l.counts...)
+		l.buckets = append(make([]bucket, l.base-b), l.buckets...)
 		l.base = b
 	}
-	for b-l.base >= uint64(len(l.counts)) {
-		if len(l.counts) == cap(l.counts) {
+	for b-l.base >= uint64(len(l.buckets)) {
+		if len(l.buckets) == cap(l.buckets) {
 			l.trim()
 		}
-		if len(l.counts) == 0 {
+		if len(l.buckets) == 0 {
 			l.base = b
 		}
-		l.counts = append(l.counts, 0)
+		l.buckets = append(l.buckets, bucket{})
 	}
-	l.counts[b-l.base]++
+	at := &l.buckets[b-l.base]
+	at.references++
+	at.bytes += int64(size)
 }
 
 // trim lets go of leading buckets that are empty, so that the base moves with the log.
 func (l *liveness) trim() {
 	n := 0
-	for n < len(l.counts) && l.counts[n] == 0 {
+	for n < len(l.buckets) && l.buckets[n].references == 0 {
 		n++
 	}
 	l.shift(n)
@@ -59,38 +67,45 @@ func (l *liveness) trim() {
 
 func (l *liveness) shift(n int) {
 	l.base += uint64(n)
-	l.counts = l.counts[:copy(l.counts, l.counts[n:])]
+	l.buckets = l.buckets[:copy(l.buckets, l.buckets[n:])]
 }
 
-func (l *liveness) remove(loc uint64) {
+func (l *liveness) remove(loc uint64, size uint32) {
 	if message.Loc(loc).Index() < l.floor {
 		l.ended = append(l.ended, message.Loc(loc))
 	}
 	if b := bucketOf(loc); b >= l.floor>>bucketShift {
-		l.counts[b-l.base]--
+		at := &l.buckets[b-l.base]
+		at.references--
+		at.bytes -= int64(size)
 	}
 }
 
 func (l *liveness) removeParts(parts []message.Part) {
 	for i := range parts {
-		l.remove(uint64(parts[i].Loc))
+		l.remove(uint64(parts[i].Loc), parts[i].Size)
 	}
 }
 
 // Live counts references to content of entries with from <= index < to: of messages that are ready or in flight, and of
 // pieces of big ones. It is cheap, and counts in buckets of 256 entries: at the edges it may count too much, never too
 // little. Buckets wholly below the floor count nothing.
-func (m *Machine) Live(from, to uint64) int {
-	l := &m.live
-	if from >= to || len(l.counts) == 0 {
-		return 0
+func (m *Machine) Live(from, to uint64) int { return m.live.sum(from, to).references }
+
+// LiveBytes is the bytes of what the references that Live counts refer to: a record that three queues hold counts three times.
+func (m *Machine) LiveBytes(from, to uint64) int64 { return m.live.sum(from, to).bytes }
+
+func (l *liveness) sum(from, to uint64) (all bucket) {
+	if from >= to || len(l.buckets) == 0 {
+		return bucket{}
 	}
-	first, last := max(from>>bucketShift, l.base), min((to-1)>>bucketShift, l.base+uint64(len(l.counts))-1)
-	n := 0
+	first, last := max(from>>bucketShift, l.base), min((to-1)>>bucketShift, l.base+uint64(len(l.buckets))-1)
 	for b := first; b <= last; b++ {
-		n += int(l.counts[b-l.base])
+		at := l.buckets[b-l.base]
+		all.references += at.references
+		all.bytes += at.bytes
 	}
-	return n
+	return all
 }
 
 // Contents visits the references that Live counts, exactly, once per reference: a record that three queues hold is
@@ -143,7 +158,7 @@ func (m *Machine) SetFloor(index uint64) {
 	}
 	l.floor = index
 	if b := index >> bucketShift; b > l.base {
-		l.shift(int(min(b-l.base, uint64(len(l.counts)))))
+		l.shift(int(min(b-l.base, uint64(len(l.buckets)))))
 	}
 }
 

@@ -40,13 +40,17 @@ func TestLiveCountsReferencesPerRangeOfEntries(t *testing.T) {
 	if got := d.Machine.Live(0, 1<<40); got != 3 {
 		t.Errorf("%d live after a restart, want 3", got)
 	}
+	size := d.Machine.LiveBytes(4096, 5120)
+	if got := d.Machine.LiveBytes(0, 1<<40); size < 10 || got != 3*size {
+		t.Errorf("%d bytes live, %d of them in one of three equal messages", got, size)
+	}
 	d.Batch(1, &entry.Get{Ref: ref, Queue: "q"})
 	if got := d.Machine.Live(768, 1024); got != 2 {
 		t.Errorf("%d live while one is in flight, want 2", got)
 	}
 	d.Batch(1, &entry.Settle{Ref: ref, First: 1, Last: 1})
-	if got := d.Machine.Live(768, 1024); got != 1 {
-		t.Errorf("%d live after one was settled, want 1", got)
+	if got, bytes := d.Machine.Live(768, 1024), d.Machine.LiveBytes(768, 1024); got != 1 || bytes != size {
+		t.Errorf("%d live after one was settled, %d bytes, want 1 and %d", got, bytes, size)
 	}
 }
 
@@ -104,6 +108,38 @@ func TestRowsTellTheContentTheyReferTo(t *testing.T) {
 	d.Machine.Contents(0, 1<<40, func(loc message.Loc, size uint32) { want[loc] = size })
 	if !maps.Equal(found, want) || len(want) != 5 {
 		t.Errorf("rows refer to %v, the machine to %v", found, want)
+	}
+}
+
+func TestExactRowsTellNoContentThatIsGone(t *testing.T) {
+	d := started(t)
+	fill(d, 2000, "x")
+	d.Batch(1, &entry.QueueDeclare{Ref: ref, Name: "ranked", Arguments: table("x-max-priority", int32(1))},
+		&entry.QueueDeclare{Ref: ref, Name: "purged"})
+	for range 600 {
+		d.Batch(1, &entry.Publish{Ref: ref, Record: coretest.RecordWith(&message.Properties{Set: message.PropPriority, Priority: 1}, "", "ranked", "x")})
+	}
+	publishMany(d, "purged", 5000)
+	d.Batch(1, &entry.QueuePurge{Ref: ref, Name: "purged"})
+	rows := map[string][]byte{}
+	checkpoint := func() {
+		d.Machine.Checkpoint(func(k, v []byte) { rows[string(k)] = slices.Clone(v) }, func(k []byte) { delete(rows, string(k)) })
+	}
+	checkpoint()
+	d.Control(&entry.Tick{})
+	d.Batch(1, &entry.Get{Ref: ref, Queue: "q", NoAck: true}, &entry.Get{Ref: ref, Queue: "ranked", NoAck: true}, &entry.Written{Ref: ref, Tag: 2})
+	d.Machine.Exact()
+	checkpoint()
+	found := 0
+	for k, v := range rows {
+		if err := core.RowContents([]byte(k), v, func(message.Loc, uint32) { found++ }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := 0
+	d.Machine.Contents(0, 1<<40, func(message.Loc, uint32) { want++ })
+	if found != want {
+		t.Errorf("rows refer to %d contents, the machine to %d", found, want)
 	}
 }
 

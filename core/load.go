@@ -345,8 +345,8 @@ func (m *Machine) Loaded() error {
 		}
 	}
 	slices.SortFunc(m.dedup.windows, func(a, b *window) int { return compare(a.Chunk, b.Chunk) })
-	m.live.counts = m.live.counts[:0]
-	m.contents(func(loc message.Loc, _ uint32) { m.live.add(uint64(loc)) })
+	m.live.buckets = m.live.buckets[:0]
+	m.contents(func(loc message.Loc, size uint32) { m.live.add(uint64(loc), size) })
 	m.each(func(o object) { o.state().hash = m.rowHash(o) })
 	m.fingerprint = m.Recompute()
 	m.each(func(o object) {

@@ -93,11 +93,14 @@ func QueueLooks(m *Machine) map[[2]uint32]QueueLook {
 	return all
 }
 
-// LastNumbers is the number of the last message of each vhost, and of the last that waits to be routed.
-func LastNumbers(m *Machine) map[uint32]uint64 {
-	all := map[uint32]uint64{}
+// Minted is how many messages a vhost has had, and how many of them had to wait.
+type Minted struct{ Messages, Held uint64 }
+
+// MintedBy answers that of each vhost.
+func MintedBy(m *Machine) map[uint32]Minted {
+	all := map[uint32]Minted{}
 	for _, v := range m.vhosts {
-		all[v.Vhost] = v.Messages
+		all[v.Vhost] = Minted{v.Messages, v.Held}
 	}
 	return all
 }
@@ -135,4 +138,10 @@ func VhostNumber(m *Machine, session uint64) uint32 {
 		return s.Vhost
 	}
 	return 0
+}
+
+// IsNamed says whether a session outlives its connection.
+func IsNamed(m *Machine, session uint64) bool {
+	s := m.session[session]
+	return s != nil && s.named()
 }

@@ -96,10 +96,14 @@ func (m *model) comeNext() bool {
 // publishLater publishes to the exchange that delays.
 func (w *walk) publishLater(h *modelChannel) {
 	name, delay := w.queue(), w.pick("delay", 60)
-	enter := func() { w.m.enter(0, 0, []*modelQueue{w.m.queues[name]}) }
+	enter := func() { // what is refused when its time has come is dropped
+		if to := []*modelQueue{w.m.queues[name]}; !w.m.refused(to) {
+			w.m.enter(0, 0, to)
+		}
+	}
 	begin := func() {
 		if delay == 0 {
-			enter()
+			w.m.publish(h, 0, 0, name)
 		} else {
 			w.m.waitFor(delay, nil, 0, enter)
 		}
@@ -112,7 +116,7 @@ func (w *walk) publishLater(h *modelChannel) {
 		h.published = append(h.published, begin)
 	default:
 		begin()
-		if h.confirm {
+		if h.confirm && delay > 0 {
 			h.confirms++
 		}
 	}
@@ -152,6 +156,27 @@ func (w *walk) reviveLate() {
 		if h := w.m.channels[id]; h.late {
 			h.late = false
 			w.m.check(w.d.Batch(nodeOf(id.session), &entry.ChannelClose{Ref: h.ref()}, &entry.ChannelOpen{Ref: h.ref()}))
+		}
+	}
+}
+
+// onTime checks that the next Tick comes no later than what is due next.
+func (m *model) onTime(next int64) {
+	sooner := func(what string, at int64) {
+		if at != 0 && (next == 0 || next > at) {
+			m.t.Fatalf("the next deadline is %d, and %s at %d", next, what, at)
+		}
+	}
+	for _, x := range m.waiting {
+		if x.queue == nil || m.alive(x.queue) {
+			sooner("something that waits is due", x.until)
+		}
+	}
+	for _, q := range m.queues {
+		for p := range q.priorities + 1 {
+			if at := slices.IndexFunc(q.ready, func(x modelMessage) bool { return x.priority == p }); at >= 0 {
+				sooner("the first of "+q.name+" expires", q.ready[at].expires)
+			}
 		}
 	}
 }
@@ -199,8 +224,7 @@ func (m *model) configure(q *modelQueue) {
 	}
 }
 
-// mortal says whether messages of a queue may expire: then no policy may limit its length too, since which comes first is
-// no promise.
+// mortal says whether messages of a queue may expire.
 func (m *model) mortal(q *modelQueue) bool {
 	if q.own.ttl > 0 || slices.ContainsFunc(q.ready, func(x modelMessage) bool { return x.expires != 0 }) {
 		return true
@@ -233,7 +257,7 @@ func (w *walk) setPolicy(*modelChannel) {
 	if w.pick("set", 3) > 0 {
 		p := modelPolicy{queue: w.queue()}
 		var fields []any
-		if w.pick("limit", 2) == 0 && !w.m.mortal(w.m.queues[p.queue]) {
+		if w.pick("limit", 2) == 0 && (w.m.queues[p.queue].priorities == 0 || !w.m.mortal(w.m.queues[p.queue])) {
 			p.most = 2
 			fields = append(fields, "max-length", int32(p.most))
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
@@ -46,14 +47,19 @@ type modelQueue struct {
 	features
 }
 
-// features of a queue. It has a TTL or a maximal length, not both, nor a TTL with delayed retry: which comes first is no
-// promise.
+// features of a queue. Where messages of several priorities may expire it has no maximal length: whether an expired one of a higher
+// priority makes room in time is no promise.
 type features struct {
 	ttl, most, priorities, failures int // 0 for none
 	deadLetters, single             bool
-	retry                           retry // of what is given back
-	timeout                         int   // of its consumers, 0 for half an hour
+	retry                           retry  // of what is given back
+	timeout                         int    // of its consumers, 0 for half an hour
+	overflow                        string // where it has a maximal length of its own
+	inBytes                         bool   // the maximal length of its own is one of bytes, of as many messages
 }
+
+// bodyBytes is how long every message's body is.
+const bodyBytes = len("body")
 
 const deadQueue = "dead"
 
@@ -81,6 +87,7 @@ type modelChannel struct {
 	limit         int
 	confirm       bool
 	confirms      int // expected of the command at hand
+	nacks         int // likewise
 	consumers     []*modelConsumer
 	flight        map[uint64]modelDelivery
 	refusal       bool // expected of the command at hand
@@ -112,9 +119,12 @@ func (m *model) publish(h *modelChannel, priority, expiration int, queues ...str
 		h.published = append(h.published, func() { m.enter(priority, expiration, to) })
 		return
 	}
-	m.enter(priority, expiration, to)
-	if h.confirm {
+	taken := m.enter(priority, expiration, to)
+	switch {
+	case h.confirm && taken:
 		h.confirms++
+	case h.confirm:
+		h.nacks++
 	}
 }
 
@@ -138,8 +148,17 @@ func (h *modelChannel) gathered(tag uint64) bool {
 	return slices.ContainsFunc(h.settled, func(tags []uint64) bool { return slices.Contains(tags, tag) })
 }
 
-func (m *model) enter(priority, expiration int, queues []*modelQueue) {
+// enter enters a message into all its queues; false, and none has it, where one of them refuses it.
+func (m *model) enter(priority, expiration int, queues []*modelQueue) bool {
 	m.last++
+	if m.refused(queues) {
+		for _, q := range queues {
+			if q.overflow == "reject-publish-dlx" && m.full(q) {
+				m.bury(q, "maxlen")
+			}
+		}
+		return false
+	}
 	for _, q := range queues {
 		x := modelMessage{number: m.last, priority: min(priority, q.priorities)}
 		ttl := expiration
@@ -151,7 +170,17 @@ func (m *model) enter(priority, expiration int, queues []*modelQueue) {
 		}
 		q.put(x)
 	}
+	return true
 }
+
+func (m *model) refused(queues []*modelQueue) bool { return slices.ContainsFunc(queues, m.full) }
+
+// full says whether a queue has no room and would rather not have a message than drop another.
+func (m *model) full(q *modelQueue) bool {
+	return m.alive(q) && q.most > 0 && q.rejects() && len(q.ready) >= q.most
+}
+
+func (f *features) rejects() bool { return f.overflow != "" && f.overflow != "drop-head" }
 
 func (q *modelQueue) put(x modelMessage) {
 	q.ready = append(q.ready, x)
@@ -190,17 +219,21 @@ func (m *model) end(h *modelChannel, tag uint64, outcome entry.Outcome) {
 
 // bury is the end of a message that nobody accepted.
 func (m *model) bury(q *modelQueue, why string) {
-	if q.deadLetters {
-		m.last++
-		m.queues[deadQueue].dead[why+" of "+q.name]++
+	if !q.deadLetters {
+		return
 	}
+	if q.most > 0 && (why == "expired" || why == "maxlen") { // which of both comes first is no promise
+		why = "expired or maxlen"
+	}
+	m.last++
+	m.queues[deadQueue].dead[why+" of "+q.name]++
 }
 
 // cleanUp drops what there is no room or time for, in the order in which the machine does.
 func (m *model) cleanUp() {
 	for _, name := range slices.Sorted(maps.Keys(m.queues)) {
 		q := m.queues[name]
-		for q.most > 0 && len(q.ready) > q.most {
+		for q.most > 0 && !q.rejects() && len(q.ready) > q.most {
 			lowest := q.ready[len(q.ready)-1].priority
 			at := slices.IndexFunc(q.ready, func(x modelMessage) bool { return x.priority == lowest })
 			q.ready = slices.Delete(q.ready, at, at+1)
@@ -383,6 +416,9 @@ func (m *model) takeDead(e *core.Effect, h *modelChannel, q *modelQueue, noAck b
 	}
 	d := e.Extra.Deaths[0]
 	death := d.Reason + " of " + d.Queue
+	if joint := "expired or maxlen of " + d.Queue; q.dead[death] == 0 && strings.Contains(joint, d.Reason) {
+		death = joint
+	}
 	if q.dead[death] == 0 || e.Tag != h.last+1 {
 		m.t.Fatalf("dead letter %q with tag %d is not expected: %v", death, e.Tag, q.dead)
 	}
@@ -423,6 +459,8 @@ func (m *model) check(effects []core.Effect) {
 			}
 		case core.EffectConfirmed:
 			h.confirms -= int(e.Count)
+		case core.EffectNacked:
+			h.nacks -= int(e.Count)
 		case core.EffectRefused:
 			if m.lateRefusal(h, e) {
 				continue
@@ -442,8 +480,8 @@ func (m *model) check(effects []core.Effect) {
 
 func (m *model) nothingOwed() {
 	for id, h := range m.channels {
-		if h.confirms != 0 || h.gets != 0 || h.refusal {
-			m.t.Fatalf("channel %v is owed %d confirms, %d gets, refusal %v", id, h.confirms, h.gets, h.refusal)
+		if h.confirms != 0 || h.nacks != 0 || h.gets != 0 || h.refusal {
+			m.t.Fatalf("channel %v is owed %d confirms, %d nacks, %d gets, refusal %v", id, h.confirms, h.nacks, h.gets, h.refusal)
 		}
 	}
 }

@@ -77,6 +77,7 @@ func (w *walk) waitLong(*modelChannel) { w.pass(500 + w.pick("long time", 1500))
 func (w *walk) pass(millis int) {
 	end := w.d.Stamp + int64(millis)
 	for w.d.Stamp < end {
+		w.m.onTime(w.d.Machine.NextDeadline())
 		was := w.d.Stamp
 		w.d.Stamp = end
 		if next := w.d.Machine.NextDeadline(); next != 0 {
@@ -115,7 +116,7 @@ func (w *walk) publish(h *modelChannel) {
 			p.Set, p.Priority = message.PropPriority, uint8(w.pick("priority", 5))
 		}
 		expiration := 0
-		if q := w.m.queues[name]; q.most == 0 && q.retry.which == "" && w.pick("expires", 4) == 0 {
+		if q := w.m.queues[name]; (q.most == 0 || q.priorities == 0) && w.pick("expires", 4) == 0 {
 			expiration = 1 + w.pick("expiration", 80)
 			p.Set |= message.PropExpiration
 			p.Expiration = strconv.Itoa(expiration)
@@ -312,19 +313,20 @@ func (w *walk) declare(h *modelChannel, name string) {
 // features draws what a queue is like.
 func (w *walk) features(name string) features {
 	f := features{deadLetters: w.pick("dead letters", 2) == 0, single: w.pick("single", 5) == 0}
-	switch limits := w.pick("limits", 3); {
-	case limits == 0 && !w.m.limited(name):
+	if w.pick("ttl", 3) == 0 {
 		f.ttl = 30
-	case limits == 1:
-		f.most = 3
 	}
-	if w.pick("priorities", 3) == 0 {
+	if w.pick("limit", 3) == 0 {
+		f.most, f.inBytes = 3, w.pick("in bytes", 3) == 0
+		f.overflow = rapid.SampledFrom([]string{"", "drop-head", "reject-publish", "reject-publish-dlx"}).Draw(w.t, "overflow")
+	}
+	if (f.ttl == 0 || f.most == 0 && !w.m.limited(name)) && w.pick("priorities", 3) == 0 {
 		f.priorities = 3
 	}
 	if w.pick("failures", 3) == 0 {
 		f.failures = 1
 	}
-	if f.ttl == 0 && w.pick("retries", 3) == 0 {
+	if w.pick("retries", 3) == 0 {
 		f.retry = retry{which: rapid.SampledFrom(retryKinds).Draw(w.t, "retry"), least: 20, most: 50}
 	}
 	if w.pick("time-out", 4) == 0 {
@@ -335,10 +337,14 @@ func (w *walk) features(name string) features {
 
 func (f *features) arguments() []byte {
 	var fields []any
+	length, bytes := f.most, 0
+	if f.inBytes {
+		length, bytes = 0, f.most*bodyBytes
+	}
 	for _, x := range []struct {
 		key   string
 		value int
-	}{{"x-message-ttl", f.ttl}, {"x-max-length", f.most}, {"x-max-priority", f.priorities}, {"x-delivery-limit", f.failures},
+	}{{"x-message-ttl", f.ttl}, {"x-max-length", length}, {"x-max-length-bytes", bytes}, {"x-max-priority", f.priorities}, {"x-delivery-limit", f.failures},
 		{"x-delayed-retry-min", f.retry.least}, {"x-delayed-retry-max", f.retry.most}, {"x-consumer-timeout", f.timeout}} {
 		if x.value > 0 {
 			fields = append(fields, x.key, int32(x.value))
@@ -346,6 +352,9 @@ func (f *features) arguments() []byte {
 	}
 	if f.deadLetters {
 		fields = append(fields, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", deadQueue)
+	}
+	if f.overflow != "" {
+		fields = append(fields, "x-overflow", f.overflow)
 	}
 	if f.retry.which != "" {
 		fields = append(fields, "x-delayed-retry-type", f.retry.which)
@@ -380,7 +389,7 @@ func TestMachineBehavesAsTheModel(t *testing.T) {
 		for _, name := range w.queues() {
 			w.declare(w.m.channels[modelID{1, 1}], name)
 		}
-		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+		for range rapid.IntRange(1, 150).Draw(rt, "steps") {
 			w.step()
 		}
 	})

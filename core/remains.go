@@ -129,7 +129,7 @@ func (m *Machine) takeApart(v *vhost) bool {
 		}
 		x := v.held[len(v.held)-1]
 		m.unhold(x)
-		m.live.remove(uint64(x.Loc))
+		m.live.remove(uint64(x.Loc), x.Size)
 		m.live.removeParts(x.Parts)
 	}
 	for ; len(v.exchanges) > 0; m.clearLeft-- {

@@ -128,7 +128,7 @@ func (x *ramble) step() {
 		weight int
 		do     func()
 	}
-	steps := []step{{3, x.someAttach}, {2, x.detach}, {1, x.end}, {1, x.nodeDown}, {1, x.leaderUp}, {1, x.closeSession},
+	steps := []step{{3, x.someAttach}, {2, x.detach}, {1, x.end}, {1, x.nodeDown}, {1, x.crash}, {1, x.leaderUp}, {1, x.closeSession},
 		{2, x.answer}, {4, x.wait}, {1, x.restart}, {1, x.stale},
 		{3, x.onChannel(x.openAnother)}, {1, x.onChannel(x.closeChannel)}, {2, x.onChannel(x.qos)}, {6, x.onChannel(x.consume)},
 		{1, x.onChannel(x.cancel)}, {3, x.onChannel(x.get)}, {14, x.onChannel(x.publish)}, {10, x.onChannel(x.settle)},
@@ -198,9 +198,10 @@ func (x *ramble) closeChannel(h *wChannel) {
 	x.do(h, &entry.ChannelClose{Ref: h.ref(), Reply: true})
 }
 
-func (x *ramble) attach(a entry.Attach) {
+func (x *ramble) attach(a entry.Attach) { x.attachOn(uint64(1+x.one(2)), a) }
+
+func (x *ramble) attachOn(node uint64, a entry.Attach) {
 	a.Vhost, a.User = "/", "u"
-	node := uint64(1 + x.one(2))
 	x.w.attach(node, &a)
 	x.note("on %d %+v", node, a)
 	x.judge(x.d.Batch(node, &a))
@@ -254,8 +255,9 @@ func (x *ramble) closeSession() {
 	}
 }
 
-func (x *ramble) nodeDown() {
-	node := uint64(1 + x.one(2))
+func (x *ramble) nodeDown() { x.down(uint64(1 + x.one(2))) }
+
+func (x *ramble) down(node uint64) {
 	for _, s := range x.w.byID() {
 		if s.node == node {
 			x.w.say("s%d detached from %d.%d", s.id, s.node, s.epoch)
@@ -266,6 +268,38 @@ func (x *ramble) nodeDown() {
 	x.note("node %d down", node)
 	x.judge(x.d.Control(&entry.NodeDown{Node: node, Incarnation: incarnation}))
 	x.judge(x.d.Control(&entry.NodeUp{Node: node, Nonce: x.r.Uint64() | 1}))
+}
+
+// crash has two sessions on one node take turns at a queue's messages and lose their connections at once, while a third waits for what
+// they leave.
+func (x *ramble) crash() {
+	crashed := uint64(1 + x.one(2))
+	x.attachOn(3-crashed, entry.Attach{})
+	third := x.w.byID()[len(x.w.sessions)-1]
+	for _, key := range []string{"k", "l"} {
+		x.attachOn(crashed, entry.Attach{Key: key, Expiry: 60})
+		s := x.w.find(key)
+		if s == nil || s.node != crashed || s.failed {
+			return
+		}
+		n := uint16(4)
+		for s.channels[n] != nil {
+			n++
+		}
+		x.names++
+		h := x.open(s, n)
+		x.w.consume(h, "a", fmt.Sprint("crash", x.names), false)
+		x.do(h, &entry.Consume{Ref: h.ref(), Queue: "a", Tag: fmt.Sprint("crash", x.names)})
+	}
+	h := x.open(third, 1)
+	for range 5 {
+		x.w.publish(h, "a", wPublish{})
+		x.do(h, &entry.Publish{Ref: h.ref(), Record: coretest.Record("", "a", nil, "x")})
+	}
+	x.w.consume(h, "a", "third", false)
+	x.do(h, &entry.Consume{Ref: h.ref(), Queue: "a", Tag: "third"})
+	x.down(crashed)
+	x.waitFor(pick(x, int64(60_000), 61_000))
 }
 
 func (x *ramble) leaderUp() {
@@ -295,7 +329,11 @@ func (x *ramble) answer() {
 }
 
 func (x *ramble) wait() {
-	for end := x.d.Stamp + pick(x, int64(20), 100, 300, 3000, 3000, 31_000, 61_000, 700_000); ; {
+	x.waitFor(pick(x, int64(20), 100, 300, 3000, 3000, 30_000, 31_000, 61_000, 700_000, 2_000_000))
+}
+
+func (x *ramble) waitFor(millis int64) {
+	for end := x.d.Stamp + millis; ; {
 		due := x.d.Machine.NextDeadline()
 		if due == 0 || due > end {
 			x.d.Stamp, x.w.now = end, end
@@ -379,7 +417,7 @@ func (x *ramble) publish(h *wChannel) {
 		p.id = fmt.Sprint("id", x.one(30))
 	case 1:
 		p.name, p.sequence = pick(x, "p", "r"), uint64(1+x.one(20))
-		if x.coin(6) {
+		if x.coin(3) {
 			p.sequence = x.w.near(h.session, p.name, x.r)
 		}
 	}
@@ -417,6 +455,9 @@ func (x *ramble) settle(h *wChannel) {
 	}
 	x.w.settleAll(h, s)
 	x.do(h, s)
+	if h.tx && x.coin(5) { // a commit may be long in coming
+		x.waitFor(2_000_000)
+	}
 }
 
 func (x *ramble) recover(h *wChannel) {

@@ -6,24 +6,30 @@ import (
 	"github.com/understudy-mq/understudy/core/entry"
 )
 
+// published is a publish that its session identifies.
+type published struct {
+	session uint64
+	id      string
+}
+
 // calm looks at what an entry does to each message: none may vanish but for a reason that the entry gives, none comes back, what is known of
-// it stays, and nothing overtakes.
+// it stays, nothing overtakes, and what was taken in is not taken in again.
 type calm struct {
-	t      coretest.TB
-	d      *coretest.Driver
-	bodies map[uint64]string // of messages, by number
+	t     coretest.TB
+	d     *coretest.Driver
+	taken map[published]int64 // when a session's publish was taken in
 
 	node    uint64
 	cmds    []entry.Command
 	had     map[core.CopyOf]core.Copy
 	queues  map[[2]uint32]core.QueueLook
-	last    map[uint32]uint64
+	last    map[uint32]core.Minted
 	refused bool // a command of the entry was
 }
 
 func (c *calm) before(node uint64, cmds []entry.Command) {
 	c.node = node
-	c.cmds, c.had, c.queues, c.last = cmds, core.Copies(c.d.Machine), core.QueueLooks(c.d.Machine), core.LastNumbers(c.d.Machine)
+	c.cmds, c.had, c.queues, c.last = cmds, core.Copies(c.d.Machine), core.QueueLooks(c.d.Machine), core.MintedBy(c.d.Machine)
 }
 
 func (c *calm) after(effects []core.Effect) {
@@ -41,14 +47,15 @@ func (c *calm) after(effects []core.Effect) {
 		}
 	}
 	for at := range has {
-		if _, ok := c.had[at]; !ok && at.Number <= c.last[at.Vhost] {
-			c.t.Fatalf("message %d of queue %d has come back, the last was %d", at.Number, at.Queue, c.last[at.Vhost])
+		if _, ok := c.had[at]; !ok && at.Number <= c.last[at.Vhost].Messages {
+			c.t.Fatalf("message %d of queue %d has come back, the last was %d", at.Number, at.Queue, c.last[at.Vhost].Messages)
 		}
 	}
 	if len(c.cmds) == 1 { // else it may have been out meanwhile
 		c.inOrder(has)
 	}
 	c.answered(effects)
+	c.once(has)
 }
 
 // same checks what must not change of a message, or only grow.
@@ -176,6 +183,30 @@ func (c *calm) answered(effects []core.Effect) {
 	}
 	if look, _ := core.LookAt(c.d.Machine, p.Session, p.Channel); n > 1 || look.Confirm && n != 1 && !c.stale(p) {
 		c.t.Fatalf("%d answers to a publish", n)
+	}
+}
+
+// remembered is for how long what a session has published is known at least, in milliseconds.
+const remembered = 600_000
+
+// once checks that a lone publish which its session has identified does nothing where it was taken in before.
+func (c *calm) once(has map[core.CopyOf]core.Copy) {
+	p, ok := c.cmds[0].(*entry.Publish)
+	if !ok || len(c.cmds) != 1 || len(p.DedupID) == 0 {
+		return
+	}
+	what, vhost := published{p.Session, string(p.DedupID)}, core.VhostNumber(c.d.Machine, p.Session)
+	minted := core.MintedBy(c.d.Machine)[vhost]
+	if at, before := c.taken[what]; before && c.d.Machine.Stamp() < at+remembered && minted != c.last[vhost] {
+		c.t.Fatalf("session %d has published %q at %d, and it is taken in again", p.Session, p.DedupID, at)
+	}
+	entered := minted.Held > c.last[vhost].Held
+	for at := range has {
+		_, had := c.had[at]
+		entered = entered || at.Vhost == vhost && !had
+	}
+	if look, _ := core.LookAt(c.d.Machine, p.Session, p.Channel); entered && !look.Tx && core.IsNamed(c.d.Machine, p.Session) {
+		c.taken[what] = c.d.Machine.Stamp()
 	}
 }
 

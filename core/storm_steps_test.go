@@ -38,7 +38,7 @@ func (x *storm) attach() {
 		x.leave()
 		return
 	}
-	a := &entry.Attach{Vhost: pick(x, "/", "/", "/", "/", "w"), User: pick(x, "u", "u", "u", "v"), Key: pick(x, "", "k", "k", "l"), Process: pick(x, "", "A", "A", "B"),
+	a := &entry.Attach{Vhost: pick(x, "/", "/", "/", "/", "w"), User: pick(x, "u", "u", "u", "v"), Key: pick(x, "", "k", "k", "l", "l"), Process: pick(x, "", "A", "A", "B"),
 		Expiry: pick(x, uint32(60), 60, 5, 0), Expect: pick(x, entry.ExpectAny, entry.ExpectAny, entry.ExpectAny, entry.ExpectResume, entry.ExpectNew),
 		KeepInFlight: x.coin(3), KeepOnClose: x.coin(3), Address: x.fresh("address"), SessionsMax: pick(x, uint32(0), 0, 1, 5)}
 	x.entry(uint64(1+x.one(2)), a)
@@ -306,13 +306,17 @@ func (x *storm) publishTo(ref entry.Ref) *entry.Publish {
 	if x.coin(4) {
 		p.Set, p.Expiration = p.Set|message.PropExpiration, strconv.Itoa(pick(x, 0, 10, 40, 2000))
 	}
-	if h := x.fields(5, x.field("h", "1", "2"), x.field("x-delay", i32(0, 15, 60, 5000)...), x.field("CC", []any{x.queue()}, []any{"a.b", x.queue()}), x.field("BCC", []any{x.queue()})); h != nil {
+	rarely := 5
+	if exchange == "later" {
+		rarely = 2
+	}
+	if h := x.fields(rarely, x.field("h", "1", "2"), x.field("x-delay", i32(0, 15, 60, 5000)...), x.field("CC", []any{x.queue()}, []any{"a.b", x.queue()}), x.field("BCC", []any{x.queue()})); h != nil {
 		p.Set, p.Headers = p.Set|message.PropHeaders, h
 	}
 	cmd := &entry.Publish{Ref: ref, Mandatory: x.coin(4), Record: coretest.RecordWith(&p, exchange, key, x.fresh("body "))}
 	switch x.one(6) {
-	case 0:
-		cmd.DedupID = []byte(fmt.Sprint("id", x.one(20)))
+	case 0, 2:
+		cmd.DedupID = []byte(fmt.Sprint("id", x.one(6)))
 	case 1:
 		cmd.Publisher, cmd.Sequence = []byte(pick(x, "p", "r")), uint64(pick(x, x.one(20), x.one(10_000)))
 	}

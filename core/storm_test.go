@@ -16,7 +16,8 @@ import (
 
 var (
 	stormOperations = flag.Int("storm-operations", 8_000, "operations of the random test of everything together")
-	stormSeed       = flag.Uint64("storm-seed", 0, "seed of the random test of everything together, 0 for a new one")
+	stormPairs      = flag.Bool("storm-pairs", false, "print how often what was at work together in one queue")
+	stormSeed       = flag.Uint64("storm-seed", 1, "seed of the random test of everything together, 0 for a new one")
 )
 
 // operationsPerStorm is how long a machine lives in it, in steps.
@@ -30,9 +31,17 @@ func TestEverythingTogether(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
+	together := &core.Together{}
 	for done := 0; done < *stormOperations; done += operationsPerStorm {
-		newStorm(t, seed).run(min(operationsPerStorm, *stormOperations-done))
+		x := newStorm(t, seed)
+		if *stormPairs {
+			x.d.Audit = together.Audit
+		}
+		x.run(min(operationsPerStorm, *stormOperations-done))
 		seed++
+	}
+	if *stormPairs {
+		fmt.Println(together)
 	}
 }
 
@@ -51,7 +60,7 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	x := &storm{T: t, seed: seed, r: rand.New(rand.NewPCG(seed, 2))}
 	x.d = coretest.NewOf(x, pick(x, core.New, core.NewFrugal, core.NewNarrow))
 	x.d.Audit = core.Audit
-	x.calm = calm{t: x, d: x.d, bodies: map[uint64]string{}}
+	x.calm = calm{t: x, d: x.d, taken: map[published]int64{}}
 	return x
 }
 

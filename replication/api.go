@@ -67,7 +67,7 @@ type Options struct {
 	TickInterval     time.Duration // 100 ms
 	ElectionTicks    int           // 15
 	SegmentBytes     int64         // 64 MiB
-	LogBytesMax      int64         // the log beyond the checkpoints is brought under this by evacuation; 128 MiB
+	LogBytesMax      int64         // over this, what little is live in the oldest segments is moved out of the log; 128 MiB
 	FollowerLagBytes int64         // log kept for a slow follower before it gets a snapshot; 256 MiB
 	HoldSilence      time.Duration // a standby that is silent for longer is no longer waited for by the log; 1 h
 	HoldDiskPercent  int           // nothing is held for a standby while the volume is as full; 80, and 100 for always

@@ -210,6 +210,11 @@ func (n *Node) fresh() bool {
 // admit judges a peer by the membership. A voter that has registered before, or is known otherwise, and comes back without data would vote
 // against what it has promised; it has to come back as another node.
 func (n *Node) admit(h transport.Hello) error {
+	select { // a node that starts would take whoever comes first for one that invites it
+	case <-n.opened:
+	case <-n.ctx.Done():
+		return errStopped
+	}
 	n.mu.Lock()
 	known, voter := false, false
 	for _, m := range n.conf {

@@ -285,7 +285,7 @@ func TestTheLogIsKeptForAnImage(t *testing.T) {
 		return err == nil && len(list) > 0
 	})
 	submit(append(fill, simtest.Settle())...) // the standby does not come to that
-	eventually(t, "settled", func() bool { return m.machine.Count() == 40 && m.machine.Live(0, 1<<40) == 0 })
+	eventually(t, "settled", func() bool { return m.machine.Count() == 40 && m.live(1<<40) == 0 })
 	for seen := rounds.Load(); rounds.Load() < seen+10; {
 		time.Sleep(time.Millisecond)
 	}

@@ -41,8 +41,8 @@ type Machine interface {
 	// from any goroutine.
 	RollingHash() (index, hash uint64)
 
-	// Live counts live references to log content in entries from <= index < to.
-	Live(from, to uint64) int
+	// Live counts live references to log content in entries from <= index < to, and the bytes that they refer to.
+	Live(from, to uint64) (references int, bytes int64)
 	// Evacuate copies the live content of entries from <= index < to out of the log. done is called, from any
 	// goroutine, when the copies are on disk; from then on the machine reads none of it from the log.
 	Evacuate(from, to uint64, done func(error))

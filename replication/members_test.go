@@ -160,7 +160,7 @@ func TestLogIsGivenBackWhenNothingInItIsLive(t *testing.T) {
 	eventually(t, "applied", func() bool { return m.machine.Count() == 32 })
 	fill()
 	eventually(t, "applied", func() bool { return m.machine.Count() == 64 })
-	if first := m.group().Status().FirstIndex; m.machine.Live(0, first) != 0 {
+	if first := m.group().Status().FirstIndex; m.live(first) != 0 {
 		t.Errorf("log with live content was cut up to %d", first)
 	}
 	if err := m.group().Submit(simtest.Settle(), 1); err != nil {
@@ -178,12 +178,26 @@ func TestSurvivorsAreMovedOutWhenTheLogIsOverItsBounds(t *testing.T) {
 	m.start()
 	defer m.stop()
 	<-m.reg
-	for range 64 {
-		if err := m.group().Submit(simtest.Bytes(32<<10), 1); err != nil {
-			t.Fatal(err)
+	submit := func(commands ...[]byte) { // an entry of their own
+		before := m.machine.Count()
+		for _, c := range commands {
+			if err := m.group().Submit(c, 1); err != nil {
+				t.Fatal(err)
+			}
 		}
+		eventually(t, "applied", func() bool { return m.machine.Count() >= before+uint64(len(commands)) })
 	}
-	eventually(t, "the log is within its bounds", func() bool { return m.machine.Count() == 64 && m.node.Stats().SegmentBytes <= 512<<10 })
+	for v := range uint64(16) {
+		submit(simtest.Value(v))
+		submit(slices.Repeat([][]byte{simtest.Bytes(32 << 10)}, 4)...)
+	}
+	if m.machine.Evacuated > 0 {
+		t.Error("content was moved out though nearly all of the log is live")
+	}
+	if err := m.group().Submit(simtest.SettleFrom(1000), 1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the log is within its bounds", func() bool { return m.node.Stats().SegmentBytes <= 512<<10 })
 	if m.machine.Evacuated == 0 {
 		t.Error("nothing was moved out")
 	}

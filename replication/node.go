@@ -38,7 +38,8 @@ type Node struct {
 	failed sync.Once
 	full   atomic.Pointer[string] // why nothing may be written
 
-	letGoAtOnce bool // removed members are disconnected without delay
+	opened      chan struct{} // closed once the groups, and with them the members, are known
+	letGoAtOnce bool          // removed members are disconnected without delay
 
 	mu      sync.Mutex
 	conf    map[uint64]membership    // by group
@@ -94,6 +95,7 @@ func newNode(o Options) *Node {
 		pins: map[*pinned]struct{}{}, calls: map[uint64]chan response{},
 		asked: map[uint64]asking{}, answering: make(chan struct{}, asksMost),
 	}
+	n.opened = make(chan struct{})
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
 }
@@ -110,7 +112,11 @@ func (n *Node) open() error {
 		return err
 	}
 	n.net, n.wires = t, t
-	return n.openGroups(n.env(), func(id uint64) GroupLog { return n.log.Group(id) })
+	if err := n.openGroups(n.env(), func(id uint64) GroupLog { return n.log.Group(id) }); err != nil {
+		return err
+	}
+	close(n.opened)
+	return nil
 }
 
 func (n *Node) openGroups(e *env, logOf func(uint64) GroupLog) error {
@@ -225,17 +231,6 @@ func (n *Node) diskFull(err error) {
 	n.full.Store(new(err.Error()))
 	n.logger.Error("the disk is full: this node takes nothing until there is room", "error", err)
 	n.tell(event{kind: eventCall, call: (*Group).giveWay})
-}
-
-// Reaches says whether a peer is connected, and was for an election already: by then what it was before its connection was
-// lost has been sorted out. Of this node it is true.
-func (n *Node) Reaches(peer uint64) bool {
-	return peer == n.opts.NodeID || n.wires.ConnectedFor(peer) > time.Duration(n.opts.ElectionTicks)*n.opts.TickInterval
-}
-
-// ReachesAll says that of every member.
-func (n *Node) ReachesAll() bool {
-	return !slices.ContainsFunc(n.peers(), func(peer uint64) bool { return !n.Reaches(peer) })
 }
 
 func (n *Node) heard(peer uint64) time.Duration {

@@ -95,6 +95,12 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// live counts what is live in the log's entries below `to`.
+func (m *member) live(to uint64) int {
+	references, _ := m.machine.Live(0, to)
+	return references
+}
+
 func (m *member) submit(v uint64) error { return m.group().Submit(simtest.Value(v), 1) }
 
 func (m *member) mustSubmit(from, to uint64) {

@@ -14,10 +14,6 @@ import (
 const (
 	checkpointEvery = 30 * time.Second
 	reclaimTicks    = 2 // between two looks at the log: a fast disk fills several segments in a second
-	// denseLive is how many live messages per MiB make a segment worth keeping whole: fewer, and moving them out costs less than the file.
-	denseLive = 128
-	// demandFactor times LogBytesMax is where the oldest segment is emptied however much of it is live.
-	demandFactor = 8
 	// sampleParts is how finely, in parts of FollowerLagBytes, it is remembered where in the log an entry lies.
 	sampleParts = 256
 	samplesMost = 4 * sampleParts
@@ -137,7 +133,7 @@ func (k *keeper) reclaim(ctx context.Context) {
 			return
 		}
 		if !k.n.images.spent(segments[0].ID) {
-			if !k.empty(ctx, segments[0]) {
+			if !k.empty(ctx, segments) {
 				return
 			}
 			k.n.images.spend(segments[0])
@@ -156,19 +152,29 @@ func (k *keeper) reclaim(ctx context.Context) {
 	}
 }
 
-// empty says whether nothing live is left in a segment, moving the survivors out where that is worth it.
-func (k *keeper) empty(ctx context.Context, s log.SegmentInfo) bool {
-	live := k.n.live(ctx, s)
-	if live == 0 {
-		return true
+// empty says whether nothing live is left in the first of the segments, moving the survivors out where that is worth it.
+func (k *keeper) empty(ctx context.Context, segments []log.SegmentInfo) bool {
+	oldest, ok := k.n.live(ctx, segments[0])
+	if !ok || oldest.references == 0 {
+		return ok
 	}
-	total, most := k.n.log.Stats().SegmentBytes-k.n.images.spentBytes(), k.n.opts.LogBytesMax
-	sparse := int64(live) < denseLive*max(1, s.Bytes>>20)
-	if live < 0 || total <= most || !sparse && total <= demandFactor*most {
+	extent := k.n.log.Stats().SegmentBytes - k.n.images.spentBytes()
+	if extent <= k.n.opts.LogBytesMax {
 		return false
 	}
-	k.n.logger.Info("moving live content out of a log segment", "segment", s.ID, "messages", live)
-	return k.n.evacuate(ctx, s)
+	uses := []usage{oldest}
+	for _, s := range segments[1:] {
+		u, ok := k.n.live(ctx, s)
+		if !ok {
+			return false
+		}
+		uses = append(uses, u)
+	}
+	if !crowded(uses, extent, k.n.opts.LogBytesMax) {
+		return false
+	}
+	k.n.logger.Info("moving live content out of a log segment", "segment", segments[0].ID, "messages", oldest.references, "bytes", oldest.live)
+	return k.n.evacuate(ctx, segments[0])
 }
 
 func (k *keeper) drop(s log.SegmentInfo) error {
@@ -211,29 +217,32 @@ func (n *Node) held(s log.SegmentInfo) bool {
 	return slices.ContainsFunc(s.Groups, func(r log.GroupRange) bool { return n.holds.needs(r.Group, r.Last) })
 }
 
-// live counts live content in a segment; -1 if it cannot be told.
-func (n *Node) live(ctx context.Context, s log.SegmentInfo) int {
-	sum := 0
+// live is what is in use of a segment; not ok if that cannot be told.
+func (n *Node) live(ctx context.Context, s log.SegmentInfo) (sum usage, ok bool) {
+	sum.bytes = s.Bytes
 	for _, r := range s.Groups {
-		count := make(chan int, 1)
+		part := make(chan usage, 1)
 		n.groups[r.Group].apply.put(work{task: func(m Machine) {
 			if m == nil {
-				count <- -1
+				close(part)
 				return
 			}
-			count <- m.Live(r.First, r.Last+1)
+			references, live := m.Live(r.First, r.Last+1)
+			part <- usage{references: references, live: live}
 		}})
 		select {
-		case c := <-count:
-			if c < 0 {
-				return -1
+		case u, ok := <-part:
+			if !ok {
+				return sum, false
 			}
-			sum += c
+			sum.references += u.references
+			sum.live += u.live
+			sum.entries += r.Last + 1 - r.First
 		case <-ctx.Done():
-			return -1
+			return sum, false
 		}
 	}
-	return sum
+	return sum, true
 }
 
 // evacuate has every group move its live content out of a segment.

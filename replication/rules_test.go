@@ -493,3 +493,34 @@ func TestInboxBoundsWhatPeersSend(t *testing.T) {
 		t.Errorf("%d events kept", len(events))
 	}
 }
+
+// A node that starts listens before it has read who its members are. Whoever came then would be let in, and its word for its own
+// address taken over the one that is configured.
+func TestNobodyIsAdmittedBeforeTheMembersAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Options{NodeID: 1}
+		o.EnsureDefaults()
+		n := newNode(o)
+		n.net = &sink{}
+		answers := map[uint64]chan error{2: make(chan error, 1), 9: make(chan error, 1)}
+		for id, answer := range answers {
+			go func() { answer <- n.admit(transport.Hello{From: id, Address: "elsewhere:1"}) }()
+		}
+		synctest.Wait()
+		for id, answer := range answers {
+			select {
+			case err := <-answer:
+				t.Errorf("node %d is answered before that: %v", id, err)
+			default:
+			}
+		}
+		n.membersChanged(0, firstMembership(map[uint64]string{1: "a:1", 2: "b:1"}))
+		close(n.opened)
+		if err := <-answers[2]; err != nil {
+			t.Errorf("a member: %v", err)
+		}
+		if err := <-answers[9]; err == nil || !strings.Contains(err.Error(), "is not a member") {
+			t.Errorf("a stranger: %v", err)
+		}
+	})
+}

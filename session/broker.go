@@ -277,6 +277,18 @@ func (g *group) forget(s *Session) (registration uint64, ok bool) {
 	return g.registration, true
 }
 
+// Attached says whether a session of a group is attached to this node, by a connection that goes on.
+func (b *Broker) Attached(id, session uint64) bool {
+	g := b.groups[id]
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.sessions[session]
+	return s != nil && !s.cut && !s.endpoint.Ending()
+}
+
 // takesNothing tells the client of a session that its commands came to nothing, unless it was told already.
 func (g *group) takesNothing(s *Session, why error) {
 	g.mu.Lock()

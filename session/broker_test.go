@@ -57,10 +57,12 @@ func (f *fakeGroup) Content(loc message.Loc, _ uint32) ([]byte, error) {
 type fakeEndpoint struct {
 	events []Event
 	closed *Error
+	ending bool
 }
 
 func (f *fakeEndpoint) Events(e []Event) { f.events = append(f.events, e...) }
 func (f *fakeEndpoint) Closed(e *Error)  { f.closed = e }
+func (f *fakeEndpoint) Ending() bool     { return f.ending }
 
 func newBroker(f *fakeGroup) *Broker {
 	b := New(Options{
@@ -172,6 +174,29 @@ func TestEventsComeInOrderToTheirSession(t *testing.T) {
 		}
 		if len(one.events) != 5 || len(two.events) != 5 || two.events[4].Tag != 9 {
 			t.Fatalf("got %d and %d events", len(one.events), len(two.events))
+		}
+	}
+}
+
+func TestASessionIsAttachedWhileItsConnectionGoesOn(t *testing.T) {
+	for name, end := range map[string]func(f *fakeGroup, b *Broker, s *Session, e *fakeEndpoint){
+		"its client is told to go":         func(_ *fakeGroup, _ *Broker, _ *Session, e *fakeEndpoint) { e.ending = true },
+		"it is lost":                       func(_ *fakeGroup, _ *Broker, s *Session, _ *fakeEndpoint) { s.Detach() },
+		"the node is no longer registered": func(_ *fakeGroup, b *Broker, _ *Session, _ *fakeEndpoint) { b.Unregistered(1, "no leader") },
+		"the node takes nothing for it": func(f *fakeGroup, _ *Broker, s *Session, _ *fakeEndpoint) {
+			f.err = errors.New("the disk is full")
+			s.Do(&entry.ChannelOpen{Ref: entry.Ref{Channel: 1}})
+			_ = s.Flush()
+		},
+	} {
+		f := &fakeGroup{}
+		b, e := newBroker(f), &fakeEndpoint{}
+		s := attach(t, b, f, e, 5)
+		if !b.Attached(1, 5) || b.Attached(1, 6) || b.Attached(2, 5) {
+			t.Fatal("not session 5 of group 1 alone")
+		}
+		if end(f, b, s, e); b.Attached(1, 5) {
+			t.Errorf("once %s it counts as attached", name)
 		}
 	}
 }

@@ -22,6 +22,8 @@ type Endpoint interface {
 	// Closed says that the attachment is over for a reason of the broker's (taken over, no leader, drain): the client is
 	// to be told code and text and closed. At most once; no Events come after it. It must not block.
 	Closed(*Error)
+	// Ending says that the client is told to go, or has gone, whatever the session knows of it. Safe from any goroutine.
+	Ending() bool
 }
 
 // Error is a refusal that crosses to a protocol, which has one table from Code to its own codes.

@@ -361,6 +361,9 @@ func (c *Conn) Closed(e *session.Error) {
 	c.expire()
 }
 
+// Ending says that the connection is closed, or about to be.
+func (c *Conn) Ending() bool { return c.shared.closing.Load() }
+
 // Close closes the connection with 320 and text. A client that has not opened it yet sees its socket closed: some take a
 // connection.close at that point for a refusal of their password and never come back (bunny 2).
 func (c *Conn) Close(text string) {

@@ -3,8 +3,8 @@ package v091
 import "github.com/understudy-mq/understudy/core/entry"
 
 // patience judges whether what a read burst brought may wait some milliseconds for company. Acknowledgements have no
-// answer; all that a client can miss while they wait is the credit that they return, so they wait only while, as the
-// machine sees it, less than half of the credit is used up. It errs on the side of haste, but for clients that mix
+// answer; all that a client can miss while they wait is the credit that they return, so they wait only while that is less than
+// a quarter of it: with the rest it has deliveries in hand, or there are none for it. It errs on the side of haste, but for clients that mix
 // acknowledgements of one and of many in a queer order, and then by those milliseconds.
 type patience struct {
 	urgent   bool   // the burst has something that somebody waits for
@@ -25,7 +25,7 @@ func (p *patience) judge(o entry.Outcome, multiple bool, tag, acked, delivered u
 		p.settled++
 	}
 	p.settled = min(p.settled, delivered)
-	if o != entry.Accepted || p.prefetch > 0 && 2*(delivered-p.handed) >= p.prefetch {
+	if o != entry.Accepted || p.prefetch > 0 && 4*(p.settled-p.handed) >= p.prefetch {
 		p.urgent = true
 	}
 	return max(acked, tag)

@@ -23,10 +23,11 @@ func TestAcknowledgementsWaitOnlyWhileTheClientHasCreditEnough(t *testing.T) {
 		{"no prefetch", nil, 1, one(1), false},
 		{"the only delivery of prefetch 1", []uint16{1}, 1, one(1), true},
 		{"few of many", []uint16{100}, 10, one(1), false},
-		{"half of them out", []uint16{100}, 50, one(1), true},
+		{"the first of many, all of which are out", []uint16{100}, 100, one(1), false},
 		{"many settled at once", []uint16{100}, 100, ack{entry.Accepted, true, 80}, true},
+		{"a quarter settled at once", []uint16{100}, 100, ack{entry.Accepted, true, 25}, true},
 		{"few settled at once", []uint16{100}, 20, ack{entry.Accepted, true, 0}, false},
-		{"the smallest prefetch counts", []uint16{100, 10, 50}, 5, one(1), true},
+		{"the smallest prefetch counts", []uint16{100, 4, 50}, 5, one(1), true},
 		{"a requeue does not wait", nil, 9, ack{entry.Released, false, 1}, true},
 		{"nor does a rejection", nil, 9, ack{entry.Rejected, false, 1}, true},
 		{"nor a failed delivery", nil, 9, ack{entry.Modified, false, 1}, true},
@@ -52,7 +53,7 @@ func TestOneAcknowledgementInSomeHandsTheOthersOn(t *testing.T) {
 			urgent++
 		}
 	}
-	if urgent != 1000/50 {
+	if urgent != 1000/25 {
 		t.Fatalf("%d of 1000 bursts were urgent", urgent)
 	}
 }

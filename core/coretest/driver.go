@@ -148,9 +148,15 @@ func (d *Driver) audit(which string, m *core.Machine) {
 	}
 }
 
-// note learns where sessions are from effects.
+// note learns where sessions are from effects, and checks that a node that has registered begins with its first batch.
 func (d *Driver) note(effects []core.Effect) {
+	d.t.Helper()
 	for i := range effects {
+		if e := &effects[i]; e.Kind == core.EffectNode && e.Incarnation != 0 {
+			if incarnation, nonce, seq := d.Machine.Incarnation(e.Node); incarnation < e.Incarnation || incarnation == e.Incarnation && nonce != 0 && seq != 0 {
+				d.t.Fatalf("entry %d: node %d has registered anew, and its next batch is %d of incarnation %d", d.Index, e.Node, seq+1, incarnation)
+			}
+		}
 		if e := &effects[i]; e.Kind == core.EffectAttached {
 			d.LastSession = e.Session
 			d.homes[e.Session] = home{node: e.Node, epoch: e.Epoch}
@@ -213,7 +219,11 @@ func sizes(m *core.Machine) string {
 func (d *Driver) Restart() {
 	d.t.Helper()
 	d.Checkpoint()
+	before := d.Machine
 	d.Machine = d.Loaded()
+	if was, is := before.LiveBytes(0, 1<<40), d.Machine.LiveBytes(0, 1<<40); was != is {
+		d.t.Fatalf("%d bytes of content were live before the restart, %d after it", was, is)
+	}
 }
 
 // Standby is a standby that has replayed every entry so far, and goes on to until it is promoted.

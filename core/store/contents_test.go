@@ -91,19 +91,19 @@ func TestContentSettledDuringItsEvacuationIsNotKept(t *testing.T) {
 func TestLiveIsZeroForWhatWasEvacuated(t *testing.T) {
 	r := newRig(t, vfs.NewMem(), 1)
 	r.random(100, 500)
-	if r.g.Live(1, 60) == 0 {
+	if n, bytes := r.g.Live(1, 60); n == 0 || bytes == 0 {
 		t.Fatal("nothing is live")
 	}
 	r.evacuate(60)
-	if n := r.g.Live(1, 60); n != 0 {
+	if n, bytes := r.g.Live(1, 60); n != 0 || bytes != 0 {
 		t.Fatalf("%d live below the floor", n)
 	}
-	if r.g.Live(1, 101) == 0 {
+	if n, _ := r.g.Live(1, 101); n == 0 {
 		t.Fatal("nothing is live above the floor")
 	}
 	r.checkpoint()
 	r.reopen()
-	if n := r.g.Live(1, 60); n != 0 {
+	if n, bytes := r.g.Live(1, 60); n != 0 || bytes != 0 {
 		t.Fatalf("%d live below the floor after a restart", n)
 	}
 }

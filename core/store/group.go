@@ -287,14 +287,14 @@ func (g *Group) Fingerprint() uint64 {
 	return g.m.Fingerprint()
 }
 
-// Live counts live references to contents in the log's entries from <= index < to; it may count a few too many near the
-// edges. What was moved out of the log does not count.
-func (g *Group) Live(from, to uint64) int {
+// Live counts live references to contents in the log's entries from <= index < to, and the bytes that they refer to; it may count a few
+// too many near the edges. What was moved out of the log does not count.
+func (g *Group) Live(from, to uint64) (references int, bytes int64) {
 	g.settle()
 	if from = max(from, g.refs.floor); from >= to {
-		return 0
+		return 0, 0
 	}
 	g.machineMu.Lock()
 	defer g.machineMu.Unlock()
-	return g.m.Live(from, to)
+	return g.m.Live(from, to), g.m.LiveBytes(from, to)
 }

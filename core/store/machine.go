@@ -15,11 +15,13 @@ type machine interface {
 	Standing() (standby bool, position, since uint64)
 
 	Changed() int
+	Exact()
 	Checkpoint(put func(key, value []byte), del func(key []byte))
 	Load(key, value []byte) error
 	Loaded() error
 
 	Live(from, to uint64) int
+	LiveBytes(from, to uint64) int64
 	Contents(from, to uint64, visit func(message.Loc, uint32))
 	SetFloor(index uint64)
 	TakeReferences(begun, ended func(message.Loc))

@@ -118,6 +118,8 @@ func (t *toy) Standing() (standby bool, at, since uint64)  { return }
 
 func (t *toy) Changed() int { return len(t.changed) }
 
+func (t *toy) Exact() {} // its rows are
+
 func (t *toy) Checkpoint(put func(key, value []byte), del func(key []byte)) {
 	for _, k := range slices.Sorted(maps.Keys(t.changed)) {
 		key := binary.BigEndian.AppendUint16(nil, k)
@@ -152,6 +154,11 @@ func (t *toy) Live(from, to uint64) int {
 	n := 0
 	t.Contents(from, to, func(message.Loc, uint32) { n++ }) // too many below the floor, which is allowed
 	return n
+}
+
+func (t *toy) LiveBytes(from, to uint64) (sum int64) {
+	t.Contents(from, to, func(_ message.Loc, size uint32) { sum += int64(size) })
+	return sum
 }
 
 func (t *toy) Contents(from, to uint64, visit func(message.Loc, uint32)) {

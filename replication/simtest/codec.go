@@ -16,7 +16,7 @@ const (
 	cmdLeaderUp
 	cmdTick
 	cmdValue  // a value that is remembered, and live until settled
-	cmdSettle // everything live up to now is settled
+	cmdSettle // what is live up to now is settled, but for entries of fewer bytes
 	cmdBytes  // a value of many bytes, of which only the length counts
 	cmdAttach
 	cmdPromote
@@ -67,7 +67,10 @@ func Promote() []byte { return []byte{cmdPromote} }
 func Value(v uint64) []byte { return appendVarints([]byte{cmdValue}, v) }
 
 // Settle encodes the command after which nothing applied before it is live.
-func Settle() []byte { return []byte{cmdSettle} }
+func Settle() []byte { return SettleFrom(0) }
+
+// SettleFrom encodes a command that settles what is live in entries with at least so many bytes of it. A value has 8.
+func SettleFrom(bytes uint64) []byte { return binary.AppendUvarint([]byte{cmdSettle}, bytes) }
 
 // Bytes encodes a command of size bytes.
 func Bytes(size int) []byte {

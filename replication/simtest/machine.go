@@ -46,7 +46,7 @@ type state struct {
 	Values      []uint64
 	Count       uint64
 	Hash        uint64
-	Live        map[uint64]int // live content by entry
+	Live        map[uint64]int64 // bytes of live content by entry
 	LeaderTerm  uint64
 	Deadline    int64
 	Ticks       int
@@ -69,7 +69,7 @@ func (s *state) clone() state {
 
 // NewMachine is an empty machine that remembers every value.
 func NewMachine() *Machine {
-	empty := state{Nodes: map[uint64]standing{}, Live: map[uint64]int{}}
+	empty := state{Nodes: map[uint64]standing{}, Live: map[uint64]int64{}}
 	return &Machine{state: empty, disk: empty.clone(), Keep: true, applied: make(chan struct{}, 1)}
 }
 
@@ -200,15 +200,17 @@ func (s *state) run(index uint64, commands []byte, keep bool) error {
 			s.mix(cmdValue, v, s.Count)
 			if keep {
 				s.Values = append(s.Values, v)
-				s.Live[index]++
+				s.Live[index] += valueBytes
 			}
 		case cmdSettle:
-			clear(s.Live)
+			most := int64(d.uvarint())
+			maps.DeleteFunc(s.Live, func(_ uint64, bytes int64) bool { return bytes >= most })
 		case cmdBytes:
 			s.Count++
-			s.mix(cmdBytes, uint64(len(d.take(d.uvarint()))), 0)
+			size := len(d.take(d.uvarint()))
+			s.mix(cmdBytes, uint64(size), 0)
 			if keep {
-				s.Live[index]++
+				s.Live[index] += int64(size)
 			}
 		case cmdAttach:
 			s.Standby, s.Position = true, d.uvarint()
@@ -355,24 +357,27 @@ func (m *Machine) Own() int {
 	return m.state.Own
 }
 
-// Live counts values that were not settled.
-func (m *Machine) Live(from, to uint64) int {
+// valueBytes is what a value counts as.
+const valueBytes = 8
+
+// Live counts values that were not settled, and their bytes.
+func (m *Machine) Live(from, to uint64) (references int, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	sum := 0
 	for index, n := range m.state.Live {
 		if from <= index && index < to {
-			sum += n
+			references++
+			bytes += n
 		}
 	}
-	return sum
+	return references, bytes
 }
 
 // Evacuate takes the values out of the log.
 func (m *Machine) Evacuate(from, to uint64, done func(error)) {
 	m.mu.Lock()
 	m.Evacuated++
-	maps.DeleteFunc(m.state.Live, func(index uint64, _ int) bool { return from <= index && index < to })
+	maps.DeleteFunc(m.state.Live, func(index uint64, _ int64) bool { return from <= index && index < to })
 	m.mu.Unlock()
 	done(nil)
 }
@@ -459,7 +464,7 @@ func (m *Machine) Stage(_ context.Context, r io.Reader) (index, term uint64, con
 		s.Nodes = map[uint64]standing{}
 	}
 	if s.Live == nil {
-		s.Live = map[uint64]int{}
+		s.Live = map[uint64]int64{}
 	}
 	m.mu.Lock()
 	m.staged = s

@@ -60,7 +60,6 @@ type pipe struct {
 
 	mu     sync.Mutex
 	up     bool
-	since  time.Time // it is up
 	queue  []Frame
 	bytes  int
 	wake   chan struct{}
@@ -98,18 +97,8 @@ func (p *pipe) take(spare []Frame) []Frame {
 
 func (p *pipe) set(up bool) {
 	p.mu.Lock()
-	p.up, p.since, p.queue, p.bytes = up, time.Now(), nil, 0
+	p.up, p.queue, p.bytes = up, nil, 0
 	p.mu.Unlock()
-}
-
-// upFor is how long it has been up, 0 for one that is not.
-func (p *pipe) upFor() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.up {
-		return 0
-	}
-	return max(time.Since(p.since), 1)
 }
 
 // run connects, and connects again, until ctx ends.

@@ -105,17 +105,6 @@ func (t *Transport) Send(to uint64, f Frame) bool {
 	return p.pipe(f.Urgent).put(f)
 }
 
-// ConnectedFor is how long the bulk connection to a peer has been up, 0 if it is not.
-func (t *Transport) ConnectedFor(to uint64) time.Duration {
-	t.mu.Lock()
-	p := t.peers[to]
-	t.mu.Unlock()
-	if p == nil {
-		return 0
-	}
-	return p.bulk.upFor()
-}
-
 // SetPeer says where a peer listens, and begins to connect to it.
 func (t *Transport) SetPeer(id uint64, address string) {
 	t.mu.Lock()

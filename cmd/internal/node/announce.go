@@ -119,6 +119,7 @@ type mute struct{}
 
 func (mute) Events([]session.Event) {}
 func (mute) Closed(*session.Error)  {}
+func (mute) Ending() bool           { return false }
 
 // say publishes a message on a session of the broker's own.
 func (n *Node) say(ctx context.Context, m toSay) {

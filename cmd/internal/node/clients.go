@@ -10,7 +10,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/understudy-mq/understudy/amqp"
 	v091 "github.com/understudy-mq/understudy/amqp/v091"
@@ -188,42 +187,6 @@ func (n *Node) noteLogin(user, how string, peer net.Addr, refusal error) {
 		e.Event, e.Text = "login_refused", refusal.Error()
 	}
 	n.audit.Note(e)
-}
-
-// orphanLook is between looks at a queue that a declaration waits for.
-const orphanLook = 50 * time.Millisecond
-
-// occupied answers what waits while a queue is a lost connection's.
-func (n *Node) occupied(vhost, queue string) (wait func(context.Context)) {
-	if !n.orphaned(vhost, queue) {
-		return nil
-	}
-	return func(ctx context.Context) {
-		look := time.NewTicker(orphanLook)
-		defer look.Stop()
-		for n.orphaned(vhost, queue) {
-			select {
-			case <-look.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
-}
-
-// orphaned says whether a queue is a connection's at a node that this one has no connection to. It looks into the group's state
-// only where there is such a node.
-func (n *Node) orphaned(vhost, queue string) bool {
-	if queue == "" || n.raft.ReachesAll() {
-		return false
-	}
-	home, ok := n.vhostHome(vhost)
-	if !ok {
-		return false
-	}
-	var at uint64
-	n.states[home.Group].View(func(m *core.Machine) { at = m.LockedAt(vhost, queue) })
-	return at != 0 && !n.raft.Reaches(at)
 }
 
 // isTopic says whether an exchange is a topic exchange, or is not known to this node yet: what is published right behind

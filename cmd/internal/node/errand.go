@@ -45,6 +45,13 @@ func (t *errand) Closed(err *session.Error) {
 	t.signal()
 }
 
+// Ending implements session.Endpoint.
+func (t *errand) Ending() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed != nil
+}
+
 func (t *errand) signal() {
 	select {
 	case t.wake <- struct{}{}:

@@ -63,6 +63,7 @@ type Node struct {
 	handle map[uint64]*handle
 	raft   *replication.Node
 	broker *session.Broker
+	roll   *roll
 
 	listeners []listener
 	clients   *amqp.Server
@@ -279,6 +280,9 @@ func (n *Node) openStore() error {
 			submit[id], contents[id] = n.handle[id], n.states[id]
 		}
 	}
+	n.roll = newRoll(func(ctx context.Context, node uint64, sessions []sessionRef) ([]bool, error) {
+		return askNode[[]bool](ctx, n, node, question{Want: "attached", Sessions: sessions})
+	})
 	n.broker = session.New(session.Options{
 		Node: n.cfg.NodeID, Submit: submit, Contents: contents, VhostHome: n.vhostHome, Access: n.accounts.registry, Denied: n.denied,
 		Elsewhere: n.heldElsewhere, Policy: n.sessionPolicy,

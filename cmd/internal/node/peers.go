@@ -21,12 +21,15 @@ type question struct {
 	Want   string `json:"want"`             // one of the wants
 	Name   string `json:"name,omitempty"`   // of a connection
 	Reason string `json:"reason,omitempty"` // why it is closed
+
+	Sessions []sessionRef `json:"sessions,omitempty"` // that may be attached to the node
 }
 
 // wants are the questions that a node answers.
 var wants = map[string]func(*Node, question) any{
 	"node":        func(n *Node, _ question) any { return n.ownRow() },
 	"connections": func(n *Node, _ question) any { return n.ownConnections() },
+	"attached":    func(n *Node, q question) any { return n.attachedHere(q.Sessions) },
 	"attempts":    func(n *Node, _ question) any { return n.ownAttempts() },
 	"close":       func(n *Node, q question) any { return n.clients.CloseConnection(q.Name, q.Reason) },
 }

@@ -93,6 +93,13 @@ func (c *client) Closed(err *session.Error) {
 	c.changed.Broadcast()
 }
 
+// Ending implements session.Endpoint.
+func (c *client) Ending() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed != nil
+}
+
 // attach opens a session and a confirming channel. What was asked for before in another session is committed then.
 func (c *client) attach() error {
 	s, err := c.broker.Attach(c.ctx, session.Attach{Vhost: c.vhost, User: "guest", Connection: c.owner}, c)
