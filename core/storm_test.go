@@ -161,7 +161,7 @@ func (x *storm) step() {
 		weight int
 		do     func()
 	}
-	steps := []step{{4, x.attach}, {3, x.leave}, {6, x.wait}, {3, x.restart}, {1, x.node}, {1, x.leader}, {1, x.vhost}, {4, x.policy}, {1, x.gate}, {1, x.stale},
+	steps := []step{{4, x.attach}, {3, x.leave}, {6, x.wait}, {3, x.restart}, {1, x.node}, {1, x.leader}, {1, x.vhost}, {4, x.policy}, {1, x.gate}, {1, x.stale}, {3, x.resume},
 		{12, x.topology}, {80, x.client}}
 	all := 0
 	for _, s := range steps {
