@@ -15,7 +15,7 @@ import (
 
 var (
 	firstSeed = flag.Uint64("seed", 1, "the first conversation")
-	runs      = flag.Int("runs", 60, "conversations to walk through")
+	runs      = flag.Int("runs", 300, "conversations to walk through")
 )
 
 // pairsAtOnce is how many conversations go on at once.
