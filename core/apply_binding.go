@@ -32,6 +32,7 @@ func (b *binding) dest() route.Dest {
 // something does not exist.
 func (m *Machine) prepareBinding(h *channel, x *entry.Binding, toQueue bool) (b *binding, args message.Table, code Code, text string) {
 	v := h.session.vhost
+	x.Source, x.Destination = cleanName(x.Source), cleanName(x.Destination)
 	b = &binding{bindingRow: bindingRow{Vhost: v.Vhost, Source: x.Source, Destination: x.Destination, ToQueue: toQueue,
 		Key: x.Key, Arguments: clone(x.Arguments)}}
 	if x.Source == "" || !toQueue && x.Destination == "" {
@@ -40,6 +41,9 @@ func (m *Machine) prepareBinding(h *channel, x *entry.Binding, toQueue bool) (b 
 	args, err := message.ParseTable(x.Arguments)
 	if err != nil {
 		return b, nil, CodeSyntaxError, "malformed arguments: " + err.Error()
+	}
+	if b.source = v.exchange[x.Source]; b.source == nil {
+		return b, nil, CodeNotFound, "no " + v.named("exchange", x.Source)
 	}
 	if toQueue {
 		if b.queue = v.queueByName[x.Destination]; b.queue == nil {
@@ -50,9 +54,6 @@ func (m *Machine) prepareBinding(h *channel, x *entry.Binding, toQueue bool) (b 
 		}
 	} else if b.exchange = v.exchange[x.Destination]; b.exchange == nil {
 		return b, nil, CodeNotFound, "no " + v.named("exchange", x.Destination)
-	}
-	if b.source = v.exchange[x.Source]; b.source == nil {
-		return b, nil, CodeNotFound, "no " + v.named("exchange", x.Source)
 	}
 	b.identity = bindingIdentity(&b.bindingRow, args)
 	return b, args, CodeOK, ""

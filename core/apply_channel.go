@@ -191,8 +191,8 @@ func (m *Machine) applyQos(x *entry.Qos) {
 	}
 	if x.Global {
 		h.Limit = x.Prefetch
-	} else {
-		h.Prefetch = x.Prefetch
+	} else { // as RabbitMQ has it, this ends the channel's common limit
+		h.Prefetch, h.Limit = x.Prefetch, 0
 	}
 	m.touch(h)
 	m.reply(h, entry.KindQos, false)

@@ -47,12 +47,7 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 	if h == nil {
 		return
 	}
-	q, code, text := h.find(x.Queue)
-	var claim *consumer
-	if code == CodeOK {
-		claim = h.claimFor(q, x)
-		code, text = m.judgeConsume(h, q, claim, x)
-	}
+	q, claim, code, text := m.judgeConsume(h, x)
 	if code != CodeOK {
 		m.refuse(h, entry.KindConsume, code, text)
 		return
@@ -65,22 +60,26 @@ func (m *Machine) applyConsume(x *entry.Consume) {
 	m.regain(c)
 }
 
-// judgeConsume answers the refusal of a consumer that adopts claim, which may be nil.
-func (m *Machine) judgeConsume(h *channel, q *queue, claim *consumer, x *entry.Consume) (Code, string) {
+// judgeConsume answers the queue of a new consumer and the claim that it adopts, which may be nil, or its refusal.
+func (m *Machine) judgeConsume(h *channel, x *entry.Consume) (q *queue, claim *consumer, code Code, text string) {
+	if h.tagged(x.Tag) != nil {
+		return nil, nil, CodeNotAllowed, fmt.Sprintf("attempt to reuse consumer tag '%s'", x.Tag)
+	}
+	if q, code, text = h.find(x.Queue); code != CodeOK {
+		return nil, nil, code, text
+	}
 	others := len(q.consumers)
-	if claim != nil {
+	if claim = h.claimFor(q, x); claim != nil {
 		others--
 	}
-	switch {
-	case h.tagged(x.Tag) != nil:
-		return CodeNotAllowed, fmt.Sprintf("attempt to reuse consumer tag '%s'", x.Tag)
-	case q.exclusive != nil && q.exclusive != claim || x.Exclusive && (others > 0 || q.set.singleActive):
-		return CodeAccessRefused, q.vhost.named("queue", q.Name) + " in exclusive use"
+	if code, text = checkConsumer(q, x.Arguments); code != CodeOK {
+		return nil, nil, code, text
 	}
-	if code, text := checkConsumer(q, x.Arguments); code != CodeOK {
-		return code, text
+	if q.exclusive != nil && q.exclusive != claim || x.Exclusive && (others > 0 || q.set.singleActive) {
+		return nil, nil, CodeAccessRefused, q.vhost.named("queue", q.Name) + " in exclusive use"
 	}
-	return m.checkConsumers(h)
+	code, text = m.checkConsumers(h)
+	return q, claim, code, text
 }
 
 // newConsumer makes a consumer, or of claim what it is now.

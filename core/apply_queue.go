@@ -174,16 +174,17 @@ func (m *Machine) applyQueueDelete(x *entry.QueueDelete) {
 	if h == nil {
 		return
 	}
+	x.Name = cleanName(x.Name)
 	q, code, text := h.find(x.Name)
 	messages := 0
 	switch {
 	case q == nil: // deleting what is not there is fine
 		code = CodeOK
 	case code != CodeOK:
-	case x.IfUnused && len(q.consumers) > 0:
-		code, text = CodePreconditionFailed, q.vhost.named("queue", q.Name)+" in use"
 	case x.IfEmpty && q.ready.len() > 0:
 		code, text = CodePreconditionFailed, q.vhost.named("queue", q.Name)+" not empty"
+	case x.IfUnused && len(q.consumers) > 0:
+		code, text = CodePreconditionFailed, q.vhost.named("queue", q.Name)+" in use"
 	default:
 		messages = q.ready.len()
 		m.deleteQueue(q)

@@ -13,7 +13,7 @@ var (
 	exchangeArguments = []string{"alternate-exchange", "x-delayed-type"}
 	queueArguments    = []string{"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key",
 		"x-dead-letter-strategy", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-overflow",
-		"x-single-active-consumer", "x-delivery-limit", "x-queue-type", "x-consumer-timeout",
+		"x-queue-mode", "x-queue-version", "x-single-active-consumer", "x-delivery-limit", "x-queue-type", "x-consumer-timeout",
 		"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"}
 )
 
@@ -64,6 +64,8 @@ func typed(value any, there bool) string {
 
 func printed(value any) any {
 	switch x := value.(type) {
+	case nil:
+		return "undefined"
 	case []byte:
 		return string(x)
 	case float32:

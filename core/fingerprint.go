@@ -63,6 +63,14 @@ func (m *Machine) touch(o object) {
 	}
 }
 
+// changed notes that the next checkpoint is about an object.
+func (m *Machine) changed(o object) {
+	if t := o.state(); !t.dirty {
+		t.dirty = true
+		m.dirty = append(m.dirty, o)
+	}
+}
+
 // settleRows brings the fingerprint up to date at the end of an entry.
 func (m *Machine) settleRows() {
 	for _, o := range m.touched {
@@ -70,10 +78,7 @@ func (m *Machine) settleRows() {
 		hash := m.rowHash(o)
 		m.fingerprint += hash - t.hash
 		t.hash, t.touched = hash, false
-		if !t.dirty {
-			t.dirty = true
-			m.dirty = append(m.dirty, o)
-		}
+		m.changed(o)
 		switch x := o.(type) {
 		case *queue:
 			if !x.plain || x.timer.place != 0 || x.notes.Len() > 0 {

@@ -115,6 +115,15 @@ func (l *lanes) clear(p *ready.Pool) {
 	l.n, l.used = 0, [4]uint64{}
 }
 
+// exact has the next checkpoint report anew the first chunks whose rows may have messages that are gone; it says whether there are any.
+func (l *lanes) exact() bool {
+	some := l.zero.Exact()
+	for i := range l.more {
+		some = l.more[i].Exact() || some
+	}
+	return some
+}
+
 // firsts puts down the number of the first message of each lane but 0, for the queue's row.
 func (l *lanes) firsts(dst []uint64) []uint64 {
 	dst = dst[:0]

@@ -172,7 +172,8 @@ func (m *Machine) bury(q *queue, r *ready.Ref, why reason) {
 }
 
 // deadLetter publishes a message of q's once more, in the same step in which q loses it. It is dropped where the exchange
-// is missing, where it leads nowhere, and for each queue that it has come from by itself, without a client's reject.
+// is missing, where it leads nowhere, for each queue that turns it away (unless q's strategy is at-least-once), and for each queue that
+// it has come from by itself, without a client's reject.
 func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 	v := q.vhost
 	if m.isFresh(v, r) {
@@ -186,9 +187,11 @@ func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 	row := m.nextLetter(q, r, why)
 	old := v.letter[r.Number]
 	routes := m.routeLetter(q, &row, old)
-	if why != reasonRejected {
-		routes = slices.DeleteFunc(routes, func(id uint32) bool { return isCycle(row.Deaths, v.queueByID(id).Name) })
-	}
+	body := q.bodyOf(r)
+	routes = slices.DeleteFunc(routes, func(id uint32) bool {
+		to := v.queueByID(id)
+		return why != reasonRejected && isCycle(row.Deaths, to.Name) || !q.set.deadNoLoss && to.turnsAway(body)
+	})
 	m.buried = routes[:0]
 	if len(routes) == 0 {
 		return
@@ -203,11 +206,17 @@ func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 		m.copyContent(v, r.Number, row.Number, row.Refs)
 	}
 	m.touch(v.addLetter(row))
-	x := marks{priority: row.Priority, ttl: none, body: q.bodyOf(r)}
+	x := marks{priority: row.Priority, ttl: none, body: body}
 	for _, id := range routes {
 		m.live.add(n.Loc, n.Size)
 		m.enter(v.queueByID(id), n, &x)
 	}
+}
+
+// turnsAway says whether a queue is too full for a dead letter. One that would dead-letter it in turn takes it: nothing is lost that way,
+// and no chain of such queues has to be walked.
+func (q *queue) turnsAway(body uint64) bool {
+	return q.refuses(body) && !(q.set.overflow == rejectPublishDLX && q.set.deadLetters)
 }
 
 // copyContent gives a fragmented message's pieces to another message too.

@@ -111,6 +111,38 @@ func TestRowsTellTheContentTheyReferTo(t *testing.T) {
 	}
 }
 
+func TestExactRowsTellNoContentThatIsGone(t *testing.T) {
+	d := started(t)
+	fill(d, 2000, "x")
+	d.Batch(1, &entry.QueueDeclare{Ref: ref, Name: "ranked", Arguments: table("x-max-priority", int32(1))},
+		&entry.QueueDeclare{Ref: ref, Name: "purged"})
+	for range 600 {
+		d.Batch(1, &entry.Publish{Ref: ref, Record: coretest.RecordWith(&message.Properties{Set: message.PropPriority, Priority: 1}, "", "ranked", "x")})
+	}
+	publishMany(d, "purged", 5000)
+	d.Batch(1, &entry.QueuePurge{Ref: ref, Name: "purged"})
+	rows := map[string][]byte{}
+	checkpoint := func() {
+		d.Machine.Checkpoint(func(k, v []byte) { rows[string(k)] = slices.Clone(v) }, func(k []byte) { delete(rows, string(k)) })
+	}
+	checkpoint()
+	d.Control(&entry.Tick{})
+	d.Batch(1, &entry.Get{Ref: ref, Queue: "q", NoAck: true}, &entry.Get{Ref: ref, Queue: "ranked", NoAck: true}, &entry.Written{Ref: ref, Tag: 2})
+	d.Machine.Exact()
+	checkpoint()
+	found := 0
+	for k, v := range rows {
+		if err := core.RowContents([]byte(k), v, func(message.Loc, uint32) { found++ }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := 0
+	d.Machine.Contents(0, 1<<40, func(message.Loc, uint32) { want++ })
+	if found != want {
+		t.Errorf("rows refer to %d contents, the machine to %d", found, want)
+	}
+}
+
 func TestCheckpointWritesOnlyWhatChanged(t *testing.T) {
 	d := started(t)
 	fill(d, 5000, "x")

@@ -224,7 +224,7 @@ func (w *walk) qos(h *modelChannel) {
 	if global {
 		h.limit = n
 	} else {
-		h.prefetch = n
+		h.prefetch, h.limit = n, 0
 	}
 	w.do(h, &entry.Qos{Ref: h.ref(), Prefetch: uint32(n), Global: global})
 }

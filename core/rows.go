@@ -81,6 +81,23 @@ func (m *Machine) Checkpoint(put func(key, value []byte), del func(key []byte)) 
 	m.dirty = m.dirty[:0]
 }
 
+// Exact has the next Checkpoint leave no row that refers to a message which is gone: consuming the head of a queue changes no chunk, so the row
+// of its first one goes on to name what was consumed. Whoever looks up the content of all that rows refer to needs this.
+func (m *Machine) Exact() {
+	for _, v := range m.vhosts {
+		for _, q := range v.queues {
+			if q.ready.exact() {
+				m.changed(q)
+			}
+		}
+		for _, x := range v.remains {
+			if x.list.Exact() {
+				m.changed(v)
+			}
+		}
+	}
+}
+
 func (c *checkpoint) row(o object) {
 	t := o.state()
 	t.dirty = false
@@ -165,7 +182,7 @@ func (c *checkpoint) flightChunks(h *channel) {
 }
 
 // RowContents visits the references to content that a row holds, once per reference. Consumed references at the head of a
-// chunk may be among them. Errors: ErrRow.
+// chunk may be among them (Exact). Errors: ErrRow.
 func RowContents(key, value []byte, visit func(message.Loc, uint32)) error {
 	if len(key) == 0 {
 		return fmt.Errorf("%w: empty key", ErrRow)

@@ -57,12 +57,12 @@ func (w *world) usable(h *wChannel, name string) *wQueue {
 }
 
 func (w *world) consume(h *wChannel, name, tag string, noAck bool) {
-	q := w.usable(h, name)
-	if q == nil {
-		return
-	}
 	if h.tagged(w, tag) != nil {
 		w.failAll(h)
+		return
+	}
+	q := w.usable(h, name)
+	if q == nil {
 		return
 	}
 	c := w.claim(h, q, tag, noAck)

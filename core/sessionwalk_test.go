@@ -381,7 +381,7 @@ func (x *ramble) qos(h *wChannel) {
 	if global {
 		h.limit = n
 	} else {
-		h.prefetch = n
+		h.prefetch, h.limit = n, 0
 	}
 	x.do(h, &entry.Qos{Ref: h.ref(), Prefetch: uint32(n), Global: global})
 }

@@ -39,6 +39,7 @@ type settings struct {
 	deadExchange   string
 	hasDeadKey     bool
 	deadKey        string
+	deadNoLoss     bool // a queue that is full takes a dead letter all the same
 	maxPriority    uint8
 	singleActive   bool
 	deliveryLimit  int64
@@ -89,6 +90,8 @@ func settingsOf(t message.Table) settings {
 	s.deadExchange, s.deadLetters = exchange.(string)
 	key, _ := t.Get("x-dead-letter-routing-key")
 	s.deadKey, s.hasDeadKey = key.(string)
+	strategy, _ := t.Get("x-dead-letter-strategy")
+	s.deadNoLoss = strategy == "at-least-once"
 	which, _ := t.Get("x-delayed-retry-type")
 	if text, ok := which.(string); ok {
 		s.retry = retry(max(slices.Index(retryNames, text), 0))

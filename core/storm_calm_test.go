@@ -55,7 +55,7 @@ func (c *calm) after(effects []core.Effect) {
 		c.inOrder(has)
 	}
 	c.answered(effects)
-	c.once(has)
+	c.once(has, len(only(effects, core.EffectConfirmed)) > 0)
 }
 
 // same checks what must not change of a message, or only grow.
@@ -189,8 +189,9 @@ func (c *calm) answered(effects []core.Effect) {
 // remembered is for how long what a session has published is known at least, in milliseconds.
 const remembered = 600_000
 
-// once checks that a lone publish which its session has identified does nothing where it was taken in before.
-func (c *calm) once(has map[core.CopyOf]core.Copy) {
+// once checks that a lone publish which its session has identified does nothing where it was taken in before, and confirmed: else it may have
+// been refused and made a dead letter.
+func (c *calm) once(has map[core.CopyOf]core.Copy, confirmed bool) {
 	p, ok := c.cmds[0].(*entry.Publish)
 	if !ok || len(c.cmds) != 1 || len(p.DedupID) == 0 {
 		return
@@ -205,7 +206,7 @@ func (c *calm) once(has map[core.CopyOf]core.Copy) {
 		_, had := c.had[at]
 		entered = entered || at.Vhost == vhost && !had
 	}
-	if look, _ := core.LookAt(c.d.Machine, p.Session, p.Channel); entered && !look.Tx && core.IsNamed(c.d.Machine, p.Session) {
+	if look, _ := core.LookAt(c.d.Machine, p.Session, p.Channel); entered && confirmed && !look.Tx && core.IsNamed(c.d.Machine, p.Session) {
 		c.taken[what] = c.d.Machine.Stamp()
 	}
 }

@@ -19,8 +19,8 @@ type random interface{ source() *rand.Rand }
 func pick[T any](x random, list ...T) T { return list[x.source().IntN(len(list))] }
 
 func (x *storm) queue() string {
-	if !x.coin(8) {
-		if names := x.d.Machine.QueueNames(pick(x, "/", "/", "w")); len(names) > 0 {
+	if !x.coin(20) {
+		if names := x.d.Machine.QueueNames(pick(x, "/", "/", "/", "/", "w")); len(names) > 0 {
 			return pick(x, names...)
 		}
 	}
@@ -65,6 +65,33 @@ func (x *storm) leave() {
 		x.entry(s.Node, &entry.SessionStatus{Ref: ref})
 	default:
 		x.entry(s.Node, &entry.Detach{Ref: ref})
+	}
+}
+
+// resume has a named session lose its connection and come back, and its client go on where it was, some in a transaction.
+func (x *storm) resume() {
+	for _, s := range x.sessions(true) {
+		if s.Key == "" || s.InFlight == 0 && !x.coin(6) {
+			continue
+		}
+		ref := entry.Ref{Session: s.ID, Epoch: s.Epoch, Channel: uint16(1 + x.one(2))}
+		look, _ := core.LookAt(x.d.Machine, s.ID, ref.Channel)
+		x.entry(s.Node, &entry.Detach{Ref: ref})
+		node := uint64(1 + x.one(2))
+		x.entry(node, &entry.Attach{Vhost: s.Vhost, User: s.User, Key: s.Key, Process: s.Process, Expiry: 60, KeepInFlight: x.coin(3)})
+		ref.Epoch++
+		cmds := []entry.Command{&entry.ChannelOpen{Ref: ref}}
+		if x.coin(3) {
+			cmds = append(cmds, &entry.TxSelect{Ref: ref})
+		}
+		for x.coin(2) {
+			cmds = append(cmds, x.settle(ref, &look))
+		}
+		for x.coin(2) {
+			cmds = append(cmds, &entry.Consume{Ref: ref, Queue: x.queue(), Tag: x.tag(), NoAck: x.coin(4)})
+		}
+		x.entry(node, cmds...)
+		return
 	}
 }
 
@@ -161,8 +188,8 @@ func (x *storm) policy() {
 		x.control(&entry.PolicyDelete{Vhost: vhost, Name: name, Operator: operator})
 		return
 	}
-	definition := x.fields(4, x.field("message-ttl", i32(0, 20, 300)...), x.field("expires", i32(300, 5000)...), x.field("max-length", i32(0, 1, 3)...),
-		x.field("max-length-bytes", i32(0, 20, 60)...), x.field("overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
+	definition := x.fields(6, x.field("message-ttl", i32(0, 20, 300)...), x.field("expires", i32(5000, 100_000)...), x.field("max-length", i32(0, 2, 5)...),
+		x.field("max-length-bytes", i32(0, 40, 80)...), x.field("overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
 		x.field("dead-letter-exchange", "", "amq.fanout", "e1", "later"), x.field("dead-letter-routing-key", "q0", "q1", "a.b"),
 		x.field("delivery-limit", i32(0, 1, 2, -1)...), x.field("consumer-timeout", i32(500, 3000)...), x.field("alternate-exchange", "amq.fanout", "e0"))
 	x.control(&entry.PolicySet{Vhost: vhost, Name: name, Operator: operator, Priority: int64(x.one(3)), Definition: definition,
@@ -191,6 +218,9 @@ func (x *storm) change(ref entry.Ref) entry.Command {
 	case 7, 8, 9:
 		return &entry.QueueBind{Binding: binding}
 	case 10:
+		if x.coin(2) {
+			return &entry.QueuePurge{Ref: ref, Name: x.queue()}
+		}
 		return &entry.QueueDelete{Ref: ref, Name: x.queue(), IfUnused: x.coin(3), IfEmpty: x.coin(3)}
 	case 11:
 		return &entry.QueuePurge{Ref: ref, Name: x.queue()}
@@ -209,19 +239,32 @@ func (x *storm) declareExchange(ref entry.Ref) entry.Command {
 	return d
 }
 
+// declareQueue declares a queue with a few of the things that a queue can do, and leaves out mostly what would be its end soon.
 func (x *storm) declareQueue(ref entry.Ref) entry.Command {
-	d := &entry.QueueDeclare{Ref: ref, Name: x.queue(), Durable: x.coin(2), Exclusive: x.coin(6), AutoDelete: x.coin(6), Passive: x.coin(8)}
-	d.Arguments = x.fields(5, x.field("x-message-ttl", i32(0, 20, 300, 5000)...), x.field("x-expires", i32(300, 5000)...), x.field("x-max-length", i32(0, 1, 3, 10)...),
-		x.field("x-max-length-bytes", i32(0, 20, 60)...), x.field("x-overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
-		x.field("x-max-priority", i32(1, 3, 200)...), x.field("x-delivery-limit", i32(0, 1, 2, -1)...), x.field("x-consumer-timeout", i32(500, 3000)...),
-		x.field("x-single-active-consumer", true), x.field("x-queue-type", "classic", "quorum"), x.field("x-dead-letter-strategy", "at-least-once", "at-most-once"),
-		x.field("x-delayed-retry-type", "all", "failed", "returned"), x.field("x-delayed-retry-min", i32(0, 20, 100)...), x.field("x-delayed-retry-max", i32(30, 1000)...),
-		x.field("x-dead-letter-exchange", "", "", "amq.fanout", "amq.topic", "amq.headers", "e1", "later"))
-	if x.coin(5) {
+	d := &entry.QueueDeclare{Ref: ref, Name: x.queue(), Durable: true, Exclusive: x.coin(8), AutoDelete: x.coin(12), Passive: x.coin(12)}
+	if x.coin(6) {
 		d.Name, d.Generated, d.Arguments = x.fresh("amq.gen-"), true, x.fields(2, x.field("x-session-name", "n", "m"))
-	} else if x.coin(4) {
-		d.Arguments = table("x-dead-letter-exchange", pick(x, "", "e1"), "x-dead-letter-routing-key", x.queue())
+		return d
 	}
+	kinds := [][]func() (string, any){
+		{x.field("x-message-ttl", i32(0, 20, 300, 5000)...)},
+		{x.field("x-max-length", i32(1, 3, 3, 10)...), x.field("x-overflow", "drop-head", "reject-publish", "reject-publish-dlx")},
+		{x.field("x-max-length-bytes", i32(0, 20, 60, 60)...), x.field("x-overflow", "drop-head", "reject-publish", "reject-publish-dlx")},
+		{x.field("x-max-priority", i32(1, 3, 3, 200)...)},
+		{x.field("x-delivery-limit", i32(0, 1, 3, 20, -1)...)}, {x.field("x-delivery-limit", i32(1, 3, 20)...)},
+		{x.field("x-single-active-consumer", true)}, {x.field("x-single-active-consumer", true)},
+		{x.field("x-delayed-retry-type", "all", "failed", "returned"), x.field("x-delayed-retry-min", i32(20, 100, 3000)...), x.field("x-delayed-retry-max", i32(30, 1000)...)},
+		{x.field("x-dead-letter-exchange", "", "amq.fanout", "amq.topic", "amq.headers", "e1", "later")},
+		{x.field("x-dead-letter-exchange", "", "e1"), x.field("x-dead-letter-routing-key", x.queue())},
+		{x.field("x-queue-type", "classic", "quorum"), x.field("x-dead-letter-strategy", "at-least-once", "at-most-once")},
+		{x.field("x-consumer-timeout", i32(500, 3000)...)},
+		{x.field("x-expires", i32(5000, 100_000)...)},
+	}
+	var fields []func() (string, any)
+	for range 1 + x.one(4) {
+		fields = append(fields, pick(x, kinds...)...)
+	}
+	d.Arguments = x.fields(1, fields...)
 	return d
 }
 
@@ -233,8 +276,9 @@ func (x *storm) command(ref entry.Ref, look *core.ChannelLook) []entry.Command {
 	case n < 32:
 		return []entry.Command{x.settle(ref, look)}
 	case n < 37:
-		return []entry.Command{&entry.Consume{Ref: ref, Queue: x.queue(), Tag: x.tag(), NoAck: x.coin(4), Exclusive: x.coin(10),
-			Arguments: x.fields(4, x.field("x-priority", i32(-1, 1, 2)...), x.field("x-consumer-timeout", i32(300, 2000)...))}}
+		consume := &entry.Consume{Ref: ref, Queue: x.queue(), Tag: x.tag(), NoAck: x.coin(4), Exclusive: x.coin(20),
+			Arguments: x.fields(3, x.field("x-priority", i32(-1, 1, 2)...), x.field("x-consumer-timeout", i32(300, 20_000)...))}
+		return []entry.Command{&entry.Qos{Ref: ref, Prefetch: pick(x, uint32(0), 1, 2, 5), Global: x.coin(4)}, consume}
 	case n < 39 && len(look.Consumers) > 0:
 		return []entry.Command{&entry.Cancel{Ref: ref, Tag: pick(x, look.Consumers...)}}
 	case n < 44:
@@ -245,17 +289,17 @@ func (x *storm) command(ref entry.Ref, look *core.ChannelLook) []entry.Command {
 		return []entry.Command{&entry.Qos{Ref: ref, Prefetch: pick(x, uint32(0), 1, 2, 5), Global: x.coin(3)}}
 	case n < 50:
 		return []entry.Command{&entry.Recover{Ref: ref, Requeue: !x.coin(3)}}
-	case n < 51:
+	case n < 51 && x.coin(2):
 		return []entry.Command{&entry.ChannelClose{Ref: ref, Reply: true}}
 	case n < 52 && look.Tx:
 		return []entry.Command{&entry.TxRollback{Ref: ref}}
 	case n < 56 && look.Tx:
 		return []entry.Command{&entry.TxCommit{Ref: ref}}
-	case n < 53 && !look.Confirm:
+	case n < 54 && !look.Confirm && !look.Tx:
 		return []entry.Command{&entry.TxSelect{Ref: ref}}
-	case n < 55 && !look.Tx:
+	case n < 55 && !look.Tx && x.coin(3):
 		return []entry.Command{&entry.ConfirmSelect{Ref: ref}}
-	case n < 56:
+	case n < 56 && x.coin(3):
 		return []entry.Command{&entry.Refuse{Ref: ref, Command: entry.KindPublish, Code: uint8(pick(x, core.CodeAccessRefused, core.CodeNotAllowed)), Text: "refused"}}
 	}
 	return []entry.Command{x.change(ref)}
@@ -264,7 +308,7 @@ func (x *storm) command(ref entry.Ref, look *core.ChannelLook) []entry.Command {
 func (x *storm) tag() string { return pick(x, "t", "u", "v", x.fresh("c")) }
 
 func (x *storm) anyTag(look *core.ChannelLook) uint64 {
-	if len(look.Tags) > 0 && !x.coin(8) {
+	if len(look.Tags) > 0 && !x.coin(30) {
 		return pick(x, look.Tags...)
 	}
 	return uint64(x.one(int(min(look.Last, 1<<30)) + 2))
@@ -274,7 +318,7 @@ func (x *storm) settle(ref entry.Ref, look *core.ChannelLook) entry.Command {
 	s := &entry.Settle{Ref: ref, Outcome: entry.Outcome(x.one(4)), Multiple: x.coin(2)}
 	s.First = x.anyTag(look)
 	s.Last = s.First
-	if !s.Multiple && x.coin(4) {
+	if !s.Multiple && x.coin(20) {
 		s.Last += uint64(x.one(2))
 	}
 	return s

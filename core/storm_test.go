@@ -16,6 +16,7 @@ import (
 
 var (
 	stormOperations = flag.Int("storm-operations", 8_000, "operations of the random test of everything together")
+	stormPairs      = flag.Bool("storm-pairs", false, "print how often what was at work together in one queue")
 	stormSeed       = flag.Uint64("storm-seed", 1, "seed of the random test of everything together, 0 for a new one")
 )
 
@@ -30,9 +31,17 @@ func TestEverythingTogether(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
+	together := &core.Together{}
 	for done := 0; done < *stormOperations; done += operationsPerStorm {
-		newStorm(t, seed).run(min(operationsPerStorm, *stormOperations-done))
+		x := newStorm(t, seed)
+		if *stormPairs {
+			x.d.Audit = together.Audit
+		}
+		x.run(min(operationsPerStorm, *stormOperations-done))
 		seed++
+	}
+	if *stormPairs {
+		fmt.Println(together)
 	}
 }
 
@@ -152,7 +161,7 @@ func (x *storm) step() {
 		weight int
 		do     func()
 	}
-	steps := []step{{4, x.attach}, {3, x.leave}, {6, x.wait}, {3, x.restart}, {1, x.node}, {1, x.leader}, {1, x.vhost}, {4, x.policy}, {1, x.gate}, {1, x.stale},
+	steps := []step{{4, x.attach}, {3, x.leave}, {6, x.wait}, {3, x.restart}, {1, x.node}, {1, x.leader}, {1, x.vhost}, {4, x.policy}, {1, x.gate}, {1, x.stale}, {3, x.resume},
 		{12, x.topology}, {80, x.client}}
 	all := 0
 	for _, s := range steps {

@@ -1,11 +1,16 @@
 package v091
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/understudy-mq/understudy/amqp/v091/wire"
+)
 
 // wanted is what the receiver expects of an answer that the machine will give on a channel.
 type wanted struct {
 	what    purpose
-	quietly bool // the client wants no answer
+	quietly bool        // the client wants no answer
+	method  wire.Method // the answer, where the endpoint has it
 	source  string
 	queue   string // that is told what what stands for
 }
@@ -15,6 +20,7 @@ type purpose uint8
 const (
 	wantStatus      purpose = iota // of the session, as the message of a basic.get
 	wantCounts                     // of the session, as a queue.declare-ok
+	wantMethod                     // nothing of the machine but the answer's place
 	wantName                       // of a queue that the client left to name
 	wantNameQuietly                // the same, but the client wants no answer
 	wantNothing                    // the name of a queue that the client named itself

@@ -46,10 +46,16 @@ func (r *receiver) refuseChannel(number uint16, f *fault) {
 	r.log.Debug("closing a channel for its client's fault", "channel", number, "error", f)
 	ch := r.channels[number]
 	r.content.drop(&ch.content)
-	r.do(&entry.ChannelClose{Ref: entry.Ref{Channel: number}})
+	r.closeChannel(number, f)
 	r.shared.gone.add(number)
 	ch.state, ch.lastQueue = refused, ""
-	r.out.notify(number, channelClose(f))
+}
+
+// closeChannel closes a channel in the machine, whose answer has its place behind those to what came before: the client hears
+// close-ok then, or of the fault why the endpoint closes it.
+func (r *receiver) closeChannel(number uint16, f *fault) {
+	r.shared.closes.expect(number, f)
+	r.do(&entry.ChannelClose{Ref: entry.Ref{Channel: number}, Reply: true})
 }
 
 // channelFrame takes a frame of an open connection's channel.
@@ -115,12 +121,11 @@ func (r *receiver) refusedChannelFrame(ch *channel, f *wire.Frame) *fault {
 	if id != wire.IDChannelCloseOk && id != wire.IDChannelClose {
 		return nil
 	}
-	here := ch.state == refused
 	switch {
-	case !here: // the machine holds the failed channel until it hears of the client
-		r.do(&entry.ChannelClose{Ref: entry.Ref{Channel: ch.number}, Reply: id == wire.IDChannelClose})
 	case id == wire.IDChannelClose:
-		r.out.notify(ch.number, &wire.ChannelCloseOk{})
+		r.closeChannel(ch.number, nil)
+	case ch.state != refused: // the machine holds the failed channel until it hears of the client
+		r.do(&entry.ChannelClose{Ref: entry.Ref{Channel: ch.number}})
 	}
 	r.shut(ch)
 	return nil
@@ -186,7 +191,7 @@ func (r *receiver) method(ch *channel, m wire.Method) *fault {
 	case *wire.ChannelOpen:
 		return refuse(core.CodeChannelError, m.ID(), "second 'channel.open' seen")
 	case *wire.ChannelClose:
-		r.do(&entry.ChannelClose{Ref: ref, Reply: true})
+		r.closeChannel(ch.number, nil)
 		r.shut(ch)
 	case *wire.ChannelCloseOk:
 		if !r.shared.failed.has(ch.number) {
@@ -196,10 +201,10 @@ func (r *receiver) method(ch *channel, m wire.Method) *fault {
 		if !m.Active {
 			return refuse(core.CodeNotImplemented, m.ID(), "active=false")
 		}
-		r.out.notify(ch.number, &wire.ChannelFlowOk{Active: true})
+		r.answer(ch, &wire.ChannelFlowOk{Active: true})
 	case *wire.ChannelFlowOk, *wire.BasicCancelOk: // answers that need none
 	case *wire.AccessRequest:
-		r.out.notify(ch.number, &wire.AccessRequestOk{Ticket: 1})
+		r.answer(ch, &wire.AccessRequestOk{Ticket: 1})
 	case *wire.TxSelect:
 		ch.transacted = true
 		r.do(&entry.TxSelect{Ref: ref})

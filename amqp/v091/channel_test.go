@@ -164,12 +164,22 @@ func be32(n int) []byte { return []byte{byte(n >> 24), byte(n >> 16), byte(n >> 
 
 func TestMethodsThatAreAnsweredOnTheSpot(t *testing.T) {
 	g := opened(t, 1)
-	want(t, "flow on", g.in(frame(1, &wire.ChannelFlow{Active: true})), "1 ChannelFlowOk Active=true")
-	want(t, "access.request", g.in(frame(1, &wire.AccessRequest{Realm: "/data"})), "1 AccessRequestOk Ticket=1")
 	want(t, "B20 update-secret", g.in(frame(0, &wire.ConnectionUpdateSecret{NewSecret: []byte("s")})), "0 ConnectionUpdateSecretOk")
 	want(t, "cancel-ok of a notified client", g.in(frame(1, &wire.BasicCancelOk{ConsumerTag: "t"})))
 	want(t, "heartbeat", g.in(raw(8, 0, nil)))
 	want(t, "commands", g.commands())
+}
+
+func TestWhatTheEndpointAnswersKeepsItsPlaceAmongTheMachinesAnswers(t *testing.T) {
+	g := opened(t, 1)
+	g.in(frame(1, &wire.ChannelFlow{Active: true}), frame(1, &wire.BasicQos{}), frame(1, &wire.AccessRequest{Realm: "/data"}))
+	want(t, "answers", g.tell(status(1), reply(1, entry.KindQos), status(1)), "1 ChannelFlowOk Active=true", "1 BasicQosOk", "1 AccessRequestOk Ticket=1")
+	g.in(frame(1, &wire.QueueDeclare{Queue: "q"}), frame(1, &wire.QueueBind{Queue: "q", Exchange: "e"}), frame(1, &wire.ChannelFlow{Active: true}))
+	want(t, "answers of every kind", g.tell(reply(1, entry.KindQueueDeclare), reply(1, entry.KindQueueBind), status(1)),
+		"1 QueueDeclareOk", "1 QueueBindOk", "1 ChannelFlowOk Active=true")
+	g.out.push([]session.Event{refused404(1)}) // not sent yet
+	want(t, "none behind a channel.close", g.in(frame(1, &wire.ChannelFlow{Active: true})),
+		`1 ChannelClose ReplyCode=404 ReplyText="NOT_FOUND - no queue 'q' in vhost '/'" ClassID=50 MethodID=10`)
 }
 
 func TestEmptyQueueNameIsTheOneDeclaredLast(t *testing.T) {
@@ -199,7 +209,7 @@ func TestEmptyQueueNameWithoutADeclaredQueueIsNotFound(t *testing.T) {
 		if len(got) != 1 || !strings.HasPrefix(got[0], `1 ChannelClose ReplyCode=404 ReplyText="NOT_FOUND - no previously declared queue"`) {
 			t.Errorf("%s: %q", m.ID(), got)
 		}
-		want(t, "the channel is closed in the machine", g.commands(), "ChannelClose Channel=1")
+		want(t, "the channel is closed in the machine", g.commands(), "ChannelClose Channel=1 Reply=true")
 	}
 }
 
@@ -286,11 +296,31 @@ func TestClosesThatCrossAreBothAnswered(t *testing.T) {
 
 func TestCloseThatCrossesARefusalOfTheEndpointIsAnswered(t *testing.T) {
 	g := opened(t, 1)
-	g.in(frame(1, &wire.BasicGet{}))
-	want(t, "commands", g.commands(), "ChannelClose Channel=1")
-	want(t, "answer", g.in(frame(1, &wire.ChannelClose{ReplyCode: 200})), "1 ChannelCloseOk")
+	g.feed(frame(1, &wire.BasicGet{}), frame(1, &wire.ChannelClose{ReplyCode: 200}))
+	want(t, "commands", g.commands(), "ChannelClose Channel=1 Reply=true", "ChannelClose Channel=1 Reply=true")
+	want(t, "answers", g.tell(reply(1, entry.KindChannelClose), reply(1, entry.KindChannelClose)),
+		`1 ChannelClose ReplyCode=404 ReplyText="NOT_FOUND - no previously declared queue" ClassID=60 MethodID=70`, "1 ChannelCloseOk")
 	want(t, "late close-ok", g.in(frame(1, &wire.ChannelCloseOk{})))
 	want(t, "nothing more for the machine", g.commands())
+}
+
+func TestARefusalOfTheEndpointComesBehindTheAnswersToWhatWasSentBefore(t *testing.T) {
+	g := opened(t, 1)
+	g.feed(frame(1, &wire.ConfirmSelect{}), publish(1, "", "q", "x"), frame(1, &wire.BasicGet{}))
+	want(t, "too early", g.frames())
+	confirmed := session.Event{Kind: core.EffectConfirmed, Channel: 1, Count: 1}
+	want(t, "in order", g.tell(reply(1, entry.KindConfirmSelect), confirmed, reply(1, entry.KindChannelClose)),
+		"1 ConfirmSelectOk", "1 BasicAck DeliveryTag=1",
+		`1 ChannelClose ReplyCode=404 ReplyText="NOT_FOUND - no previously declared queue" ClassID=60 MethodID=70`)
+}
+
+// The client has answered a refusal and opened the channel again, with a fault right behind, before the machine has opened it.
+func TestARefusalOnAChannelThatIsBeingOpenedAgainIsTold(t *testing.T) {
+	g := opened(t, 1)
+	g.tell(refused404(1))
+	g.feed(frame(1, &wire.ChannelCloseOk{}), frame(1, &wire.ChannelOpen{}), frame(1, &wire.BasicGet{}))
+	want(t, "in order", append(g.frames(), g.tell(reply(1, entry.KindChannelOpen), reply(1, entry.KindChannelClose))...), "1 ChannelOpenOk",
+		`1 ChannelClose ReplyCode=404 ReplyText="NOT_FOUND - no previously declared queue" ClassID=60 MethodID=70`)
 }
 
 func TestOneChannelCloseForTwoRefusalsThatCross(t *testing.T) {
@@ -327,11 +357,11 @@ func TestConnectionCloseEndsTheSessionBeforeItIsAnswered(t *testing.T) {
 	}
 }
 
-func TestReplyTextIsCutTo255Octets(t *testing.T) {
+func TestReplyTextIsCutTo255OctetsAndSaysSo(t *testing.T) {
 	g := opened(t, 1)
 	e := refused404(1)
 	e.Text = strings.Repeat("x", 300)
-	if got := g.tell(e); len(got) != 1 || !strings.Contains(got[0], `"NOT_FOUND - `+strings.Repeat("x", 243)+`"`) {
+	if got := g.tell(e); len(got) != 1 || !strings.Contains(got[0], `"NOT_FOUND - `+strings.Repeat("x", 240)+`..."`) {
 		t.Errorf("%q", got)
 	}
 }

@@ -357,7 +357,7 @@ func (c *Conn) Events(events []session.Event) { c.out.push(events) }
 // Closed closes the connection for a reason of the broker's. It never blocks.
 func (c *Conn) Closed(e *session.Error) {
 	c.shared.close()
-	c.out.notify(0, connectionClose(&fault{code: e.Code, text: e.Text}))
+	c.out.notify(connectionClose(&fault{code: e.Code, text: e.Text}))
 	c.expire()
 }
 

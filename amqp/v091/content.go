@@ -155,7 +155,10 @@ func (r *receiver) checkProperties(b []byte) *fault {
 	return nil
 }
 
-// checkExpiration judges an expiration, milliseconds from 0 to 4294967295; what is wrong is said in RabbitMQ's words.
+// expirationMax is the longest expiration that is accepted: ten years, as RabbitMQ has it, in milliseconds.
+const expirationMax = 10 * 365 * 24 * 3600 * 1000
+
+// checkExpiration judges an expiration, milliseconds from 0 to expirationMax; what is wrong is said in RabbitMQ's words.
 func checkExpiration(text string) string {
 	digits := strings.TrimPrefix(text, "-")
 	rest := strings.TrimLeft(digits, "0123456789")
@@ -167,7 +170,7 @@ func checkExpiration(text string) string {
 	case strings.HasPrefix(text, "-"):
 		return fmt.Sprintf("{value_negative,%s}", number)
 	default:
-		if _, err := strconv.ParseUint(number, 10, 32); err != nil {
+		if n, err := strconv.ParseUint(number, 10, 64); err != nil || n > expirationMax {
 			return fmt.Sprintf("{value_too_large,%s}", number)
 		}
 	}

@@ -126,6 +126,7 @@ func TestContentFaultsThatCloseTheChannel(t *testing.T) {
 		{"14 one octet above max-message-bytes", 16<<20 + 1, []byte{0, 0}, "message size 16777217 is larger than configured max size 16777216"},
 		{"33 expiration that is no number", 1, properties(message.Properties{Set: message.PropExpiration, Expiration: "soon"}), "PRECONDITION_FAILED - invalid expiration 'soon'"},
 		{"33 huge expiration", 1, properties(message.Properties{Set: message.PropExpiration, Expiration: "99999999999999999999"}), "PRECONDITION_FAILED - invalid expiration"},
+		{"33 expiration of more than ten years", 1, properties(message.Properties{Set: message.PropExpiration, Expiration: "315360000001"}), "PRECONDITION_FAILED - invalid expiration '315360000001': {value_too_large,315360000001}"},
 		{"33 negative expiration", 1, properties(message.Properties{Set: message.PropExpiration, Expiration: "-1"}), "PRECONDITION_FAILED - invalid expiration '-1'"},
 		{"another's user id", 1, properties(message.Properties{Set: message.PropUserID, UserID: "root"}), "PRECONDITION_FAILED - user_id property set to 'root' but authenticated user was 'guest'"},
 	} {
@@ -136,7 +137,7 @@ func TestContentFaultsThatCloseTheChannel(t *testing.T) {
 			if len(got) != 1 || !strings.HasPrefix(got[0], "1 ChannelClose ") || !strings.Contains(got[0], c.want) {
 				t.Errorf("got %q, want %s", got, c.want)
 			}
-			want(t, "commands", g.commands(), "ChannelClose Channel=1", `Publish 2 mandatory=false fragmented=false "" "q" "\x00\x00" "other channel" of 13`)
+			want(t, "commands", g.commands(), "ChannelClose Channel=1 Reply=true", `Publish 2 mandatory=false fragmented=false "" "q" "\x00\x00" "other channel" of 13`)
 		})
 	}
 }
@@ -152,11 +153,13 @@ func TestAnImpersonatorMayNameAnotherUser(t *testing.T) {
 }
 
 func TestPropertiesThatKeepTheirPromiseAreTaken(t *testing.T) {
-	g := opened(t, 1)
-	p := message.Properties{Set: message.PropUserID | message.PropExpiration, UserID: "guest", Expiration: "1000"}
-	want(t, "frames", g.in(frame(1, &wire.BasicPublish{}), wire.AppendHeader(nil, 1, 60, 0, message.AppendProperties(nil, &p))))
-	if n := len(g.commands()); n != 1 {
-		t.Errorf("%d commands", n)
+	for _, expiration := range []string{"0", "1000", "7776000000", "315360000000"} { // up to ten years
+		g := opened(t, 1)
+		p := message.Properties{Set: message.PropUserID | message.PropExpiration, UserID: "guest", Expiration: expiration}
+		want(t, "frames", g.in(frame(1, &wire.BasicPublish{}), wire.AppendHeader(nil, 1, 60, 0, message.AppendProperties(nil, &p))))
+		if n := len(g.commands()); n != 1 {
+			t.Errorf("expiration %s: %d commands", expiration, n)
+		}
 	}
 }
 

@@ -49,7 +49,8 @@ func TestA23_DirectReplyToIsRefused(t *testing.T) {
 
 func TestDirectReplyToQueueIsAlwaysDeclared(t *testing.T) {
 	g := opened(t, 1)
-	want(t, "declare", g.in(frame(1, &wire.QueueDeclare{Queue: directQueue, Passive: true})), `1 QueueDeclareOk Queue="amq.rabbitmq.reply-to" ConsumerCount=1`)
+	want(t, "too early", g.in(frame(1, &wire.QueueDeclare{Queue: directQueue, Passive: true})))
+	want(t, "declare", g.tell(status(1)), `1 QueueDeclareOk Queue="amq.rabbitmq.reply-to" ConsumerCount=1`)
 }
 
 func TestTransactionsAreCommands(t *testing.T) {

@@ -27,10 +27,11 @@
 // Options.OccupiedWait at most: clients that come back at once would take a 405 for the last word. What follows it on its channel
 // waits in its order, bounded likewise; other channels do not. A client that closes the channel or the connection meanwhile, and
 // has published nothing behind the declaration, ends the wait.
+// On a channel the answers to pipelined requests come in the order of the requests, up to the channel.close for the first that
+// is refused, be it by the machine or by the endpoint.
 //
-// Not guaranteed: that channel.flow-ok and access.request-ok keep their place among the replies of pipelined requests;
-// they are answered on the spot. A client that neither reads nor answers heartbeats is only cut when it negotiated them;
-// without, it is TCP's keep-alive that notices.
+// Not guaranteed: that a client whose fault ends the connection is still answered what it had pipelined before. A client that
+// neither reads nor answers heartbeats is only cut when it negotiated them; without, it is TCP's keep-alive that notices.
 //
 // Concurrency: a Conn serves itself with two goroutines; Info, Close and the session.Endpoint methods are safe from any.
 package v091

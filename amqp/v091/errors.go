@@ -37,11 +37,11 @@ func replyCode(c core.Code) uint16 {
 	return wire.ReplyInternalError
 }
 
-// replyText is "NAME - explanation", the form that applications match on, cut to a short string.
+// replyText is "NAME - explanation", the form that applications match on, cut to a short string as RabbitMQ cuts it.
 func replyText(code core.Code, explanation string) string {
 	text := wire.ReplyName(replyCode(code)) + " - " + explanation
 	if len(text) > 255 {
-		text = text[:255]
+		text = text[:252] + "..."
 	}
 	return text
 }

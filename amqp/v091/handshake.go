@@ -19,7 +19,7 @@ const HeaderOld = "AMQP\x01\x01\x00\x09"
 
 // start opens the handshake, after the client's protocol header.
 func (r *receiver) start() {
-	r.out.notify(0, &wire.ConnectionStart{
+	r.out.notify(&wire.ConnectionStart{
 		VersionMajor: 0, VersionMinor: 9,
 		ServerProperties: message.AppendTable(nil, r.serverProperties()),
 		Mechanisms:       []byte(sasl.Mechanisms(r.world.certified())),
@@ -93,7 +93,7 @@ func (r *receiver) startOk(m *wire.ConnectionStartOk) *fault {
 		return r.loginRefused(m, err)
 	}
 	r.phase = awaitTuneOk
-	r.out.notify(0, &wire.ConnectionTune{
+	r.out.notify(&wire.ConnectionTune{
 		ChannelMax: r.opts.ChannelMax, FrameMax: r.opts.FrameMax, Heartbeat: uint16(r.opts.Heartbeat.Seconds()),
 	})
 	return nil
@@ -175,7 +175,7 @@ func (r *receiver) open(m *wire.ConnectionOpen) *fault {
 	if err != nil {
 		f := refusal(err, m.ID())
 		if f.named {
-			r.out.notify(0, &wire.ConnectionOpenOk{})
+			r.out.notify(&wire.ConnectionOpenOk{})
 		}
 		return f
 	}
@@ -186,7 +186,7 @@ func (r *receiver) open(m *wire.ConnectionOpen) *fault {
 		r.shared.grant.Store(&r.grant)
 		ok.KnownHosts = joinHosts(r.opts.Hosts())
 	}
-	r.out.notify(0, ok)
+	r.out.notify(ok)
 	return nil
 }
 

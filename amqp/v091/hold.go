@@ -107,7 +107,7 @@ func (r *receiver) tellBlocked(reason string) {
 	r.shared.blocked.Store(true)
 	if r.client.connectionBlocked && !r.hold.told {
 		r.hold.told = true
-		r.out.notify(0, &wire.ConnectionBlocked{Reason: reason})
+		r.out.notify(&wire.ConnectionBlocked{Reason: reason})
 	}
 }
 
@@ -117,7 +117,7 @@ func (r *receiver) flowChanged() {
 		return
 	}
 	if r.hold.told {
-		r.out.notify(0, &wire.ConnectionUnblocked{})
+		r.out.notify(&wire.ConnectionUnblocked{})
 	}
 	r.hold.told = false
 	r.shared.blocked.Store(false)

@@ -20,11 +20,10 @@ const (
 	eventBytes = 256
 )
 
-// notice is a frame of the endpoint's own, for its place among the events: ahead of event number at.
+// notice is a frame of the endpoint's own on channel 0, for its place among the events: ahead of event number at.
 type notice struct {
-	at      int
-	channel uint16
-	method  wire.Method
+	at     int
+	method wire.Method
 }
 
 // outbox is what waits to be written to one connection.
@@ -81,11 +80,11 @@ func (o *outbox) account(e *session.Event) {
 	}
 }
 
-// notify queues a frame of the endpoint's own behind all that waits.
-func (o *outbox) notify(channel uint16, m wire.Method) {
+// notify queues a frame of the endpoint's own on channel 0 behind all that waits.
+func (o *outbox) notify(m wire.Method) {
 	o.mu.Lock()
 	if !o.closed {
-		o.notices = append(o.notices, notice{at: len(o.events), channel: channel, method: m})
+		o.notices = append(o.notices, notice{at: len(o.events), method: m})
 		o.answers += eventBytes
 	}
 	o.mu.Unlock()

@@ -63,6 +63,7 @@ type shared struct {
 
 	grant   atomic.Pointer[session.Grant] // of a named session, once it is attached
 	answers answers
+	closes  closes
 	tags    tags
 }
 
@@ -180,7 +181,7 @@ func (r *receiver) refused(channel uint16, f *fault) {
 		r.settles.flush(r.session)
 		r.log.Info("closing a connection for its client's fault", "user", r.user, "error", f)
 	}
-	r.out.notify(0, connectionClose(f))
+	r.out.notify(connectionClose(f))
 	r.phase = closing
 	if f.broken {
 		r.phase = finished
@@ -267,11 +268,11 @@ func (r *receiver) connectionFrame(f *wire.Frame) *fault {
 			ch.waits.hurry()
 		}
 	case *wire.ConnectionUpdateSecret:
-		r.out.notify(0, &wire.ConnectionUpdateSecretOk{})
+		r.out.notify(&wire.ConnectionUpdateSecretOk{})
 	case *wire.ConnectionCloseOk:
 		return refuse(core.CodeCommandInvalid, id, "connection.close-ok without a connection.close")
 	case *wire.AccessRequest:
-		r.out.notify(f.Channel, &wire.AccessRequestOk{Ticket: 1})
+		r.out.notify(&wire.AccessRequestOk{Ticket: 1})
 	default:
 		return refuse(core.CodeChannelError, id, "unexpected method in connection state %s", r.phase)
 	}
@@ -286,7 +287,7 @@ func (r *receiver) closedByClient(m *wire.ConnectionClose) {
 		r.settles.flush(r.session)
 		r.session.End()
 	}
-	r.out.notify(0, &wire.ConnectionCloseOk{})
+	r.out.notify(&wire.ConnectionCloseOk{})
 	r.phase = finished
 }
 

@@ -41,8 +41,10 @@ func (s *sender) reply(e *session.Event, c *outChannel) {
 		s.advance(e.Channel, c, 0)
 		s.shared.failed.remove(e.Channel)
 	case entry.KindQueueDeclare:
-		if w, ok := s.shared.answers.take(e.Channel, e.Name); ok && w.what == wantNameQuietly {
-			return
+		if s.grant != nil { // of a named session
+			if w, ok := s.shared.answers.take(e.Channel, e.Name); ok && w.what == wantNameQuietly {
+				return
+			}
 		}
 		m = &wire.QueueDeclareOk{Queue: e.Name, MessageCount: e.Messages, ConsumerCount: e.Consumers}
 	case entry.KindQueueBind:
@@ -51,6 +53,11 @@ func (s *sender) reply(e *session.Event, c *outChannel) {
 			if w.quietly {
 				return
 			}
+		}
+	case entry.KindChannelClose:
+		if f := s.shared.closes.take(e.Channel); f != nil {
+			s.closeChannel(e.Channel, channelClose(f))
+			return
 		}
 	case entry.KindQueueDelete:
 		m = &wire.QueueDeleteOk{MessageCount: e.Messages}

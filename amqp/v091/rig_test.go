@@ -27,9 +27,10 @@ type fakeSession struct {
 	grant   session.Grant
 	ended   string
 	quiet   bool
-	flushes bool // they are written down
-	tagged  bool // the user is an impersonator
-	later   int  // calls of FlushLater
+	flushes bool     // they are written down
+	tagged  bool     // the user is an impersonator
+	later   int      // calls of FlushLater
+	closed  []uint16 // channels whose close is to be answered
 }
 
 func (f *fakeSession) say(format string, args ...any) {
@@ -54,7 +55,12 @@ func (f *fakeSession) forget() {
 	f.log = nil
 }
 
-func (f *fakeSession) Do(cmd entry.Addressed) { f.say("%s", wiretest.Show(cmd)) }
+func (f *fakeSession) Do(cmd entry.Addressed) {
+	f.say("%s", wiretest.Show(cmd))
+	if x, ok := cmd.(*entry.ChannelClose); ok && x.Reply {
+		f.closed = append(f.closed, x.Channel)
+	}
+}
 func (f *fakeSession) Publish(channel uint16, mandatory, fragmented bool, rec *message.Record) {
 	if f.quiet {
 		return
@@ -202,9 +208,23 @@ func (g *rig) tuned(frameMax uint32, heartbeat uint16) {
 	g.heartbeat = heartbeat
 }
 
-// in feeds frames and answers the frames that come back at once.
+// in feeds frames and answers the frames that come back at once. Channels that the endpoint refuses something on the machine closes
+// at once, too.
 func (g *rig) in(frames ...[]byte) []string {
 	g.t.Helper()
+	g.feed(frames...)
+	for _, c := range g.session.closed {
+		if list := g.send.shared.closes.expected[c]; len(list) > 0 && list[0] != nil {
+			g.out.push([]session.Event{reply(c, entry.KindChannelClose)})
+		}
+	}
+	return g.frames()
+}
+
+// feed feeds frames. The machine says nothing.
+func (g *rig) feed(frames ...[]byte) {
+	g.t.Helper()
+	g.session.closed = nil
 	b := slices.Concat(frames...)
 	if n := g.recv.input(b); n != len(b) {
 		g.t.Fatalf("%d of %d octets were taken", n, len(b))
@@ -212,7 +232,6 @@ func (g *rig) in(frames ...[]byte) []string {
 	if err := g.recv.flush(); err != nil {
 		g.t.Fatal(err)
 	}
-	return g.frames()
 }
 
 // tell hands events of the machine's to the sender and answers the frames that come of them.

@@ -137,11 +137,8 @@ func (s *sender) notice(n *notice) {
 		s.buf = wire.AppendMethod(s.buf, 0, n.method)
 		s.closed = true
 		return
-	case *wire.ChannelClose:
-		s.closeChannel(n.channel, n.method)
-		return
 	}
-	s.method(n.channel, n.method)
+	s.method(0, n.method)
 }
 
 func (s *sender) closeChannel(number uint16, m wire.Method) {

@@ -31,10 +31,17 @@ func (r *receiver) askStatus(ch *channel, w wanted) {
 	r.do(&entry.SessionStatus{Ref: entry.Ref{Channel: ch.number}})
 }
 
+// answer answers a request that the endpoint can answer by itself, behind the machine's answers to those before.
+func (r *receiver) answer(ch *channel, m wire.Method) {
+	r.askStatus(ch, wanted{what: wantMethod, method: m})
+}
+
 // status sends what the machine says of the session, in the form that was asked for.
 func (s *sender) status(e *session.Event) {
 	switch w, ok := s.shared.answers.take(e.Channel, ""); {
 	case !ok || e.Status == nil:
+	case w.what == wantMethod:
+		s.method(e.Channel, w.method)
 	case w.what == wantAnnounced:
 		s.told(w.queue, statusProperties(e, s.hosts()), statusBody(e.Status))
 	case w.what == wantCounts:

@@ -63,7 +63,7 @@ func checkName(id wire.ID, what, name string) *fault {
 func (r *receiver) queueDeclare(ch *channel, m *wire.QueueDeclare) *fault {
 	if m.Queue == directQueue { // it is there, whatever a client makes of it
 		if !m.NoWait {
-			r.out.notify(ch.number, &wire.QueueDeclareOk{Queue: directQueue, ConsumerCount: 1})
+			r.answer(ch, &wire.QueueDeclareOk{Queue: directQueue, ConsumerCount: 1})
 		}
 		return nil
 	}

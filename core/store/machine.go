@@ -15,6 +15,7 @@ type machine interface {
 	Standing() (standby bool, position, since uint64)
 
 	Changed() int
+	Exact()
 	Checkpoint(put func(key, value []byte), del func(key []byte))
 	Load(key, value []byte) error
 	Loaded() error

@@ -34,6 +34,9 @@ type snapshot struct {
 func (g *Group) Snapshot() (Snapshot, error) {
 	g.settle()
 	g.awaitCommit()
+	g.machineMu.Lock()
+	g.m.Exact() // every content that a row of the cut refers to is there to be sent
+	g.machineMu.Unlock()
 	b, gone := g.collect()
 	defer b.Close()
 	if err := g.db.apply(b); err != nil {

@@ -118,6 +118,8 @@ func (t *toy) Standing() (standby bool, at, since uint64)  { return }
 
 func (t *toy) Changed() int { return len(t.changed) }
 
+func (t *toy) Exact() {} // its rows are
+
 func (t *toy) Checkpoint(put func(key, value []byte), del func(key []byte)) {
 	for _, k := range slices.Sorted(maps.Keys(t.changed)) {
 		key := binary.BigEndian.AppendUint16(nil, k)

@@ -2,7 +2,8 @@
 //
 // The reports are of RabbitMQ, LavinMQ, Artemis and their clients. A test's name begins with the report's number in one of
 // the sections A topology and routing, B frames and connections, C delivery and acknowledgement, D confirms, returns and
-// transactions, E dead letters, expiry, limits and priorities, S sessions and deduplication; its steps state the case in full.
+// transactions, E dead letters, expiry, limits and priorities, S sessions and deduplication; its steps state the case in full. Names
+// that begin with Walk are of what a random walk beside RabbitMQ has found here.
 //
 // Guarantees: every report has a test, here or where interop/README.md says; each states the right behaviour as the frames that
 // must come. With INTEROP_AMQP_URL the same tests run

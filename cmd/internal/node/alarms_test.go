@@ -155,6 +155,7 @@ func TestAlarmsAreShown(t *testing.T) {
 
 // In RabbitMQ any node's alarm stops the publishers of all.
 func TestAnAlarmStopsTheNodesOwnPublishersAndAllOfThemWhereTheRestIsNoMajority(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	all := []config.Config{settings(t, 1), settings(t, 2), settings(t, 3)}
 	var nodes []*Node
 	var gauges []*gauge

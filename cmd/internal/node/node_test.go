@@ -282,6 +282,7 @@ func TestAPortInUseStopsTheStartAndGivesTheFolderBack(t *testing.T) {
 }
 
 func TestANodeThatIsStillFormingIsNotReady(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	c := settings(t, 1)
 	c.Cluster = fmt.Sprintf("1=%s,2=%s", c.Peer, loopback.Addresses(t, 1)[0]) // node 2 never comes: no majority
 	n := start(t, c)
@@ -295,6 +296,7 @@ func TestANodeThatIsStillFormingIsNotReady(t *testing.T) {
 }
 
 func TestANodeJoinsARunningClusterAndIsPromoted(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	first := start(t, settings(t, 1))
 	ready(t, first)
 	send(t, dial(t, first), "q", "before")
@@ -330,6 +332,7 @@ func TestANodeIDThatTheClusterHasIsRefusedToJoin(t *testing.T) {
 }
 
 func TestASurvivorBecomesAClusterOfItsOwn(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	settingsOf := []config.Config{settings(t, 1), settings(t, 2)}
 	cluster := fmt.Sprintf("1=%s,2=%s", settingsOf[0].Peer, settingsOf[1].Peer)
 	var nodes []*Node
@@ -385,6 +388,7 @@ func TestAStopEndsWithItsTime(t *testing.T) {
 }
 
 func TestClientsAndNodesSpeakTLS(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	authority := certstest.New(t)
 	files, _ := authority.Issue("node")
 	both := []config.Config{settings(t, 1), settings(t, 2)}

@@ -20,6 +20,17 @@ func (l *List) Changes(put func(id uint32, refs []Ref), del func(id uint32)) {
 	}
 }
 
+// Exact has the next Changes report the first chunk anew if its row may have references that are consumed by now; it says whether there is
+// such a chunk.
+func (l *List) Exact() bool {
+	if l.n == 0 {
+		return false
+	}
+	c := l.chunks[l.head]
+	c.dirty = c.dirty || c.start > 0
+	return c.dirty
+}
+
 // Load adds a chunk that Changes reported, in any order; Loaded must follow.
 func (l *List) Load(p *Pool, id uint32, refs []Ref) {
 	c := p.get(len(refs))
