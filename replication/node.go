@@ -297,46 +297,48 @@ func (n *Node) take(from uint64, f transport.Frame) error {
 	if g == nil {
 		return nil // still starting, or a group that only newer nodes have
 	}
-	switch f.Kind {
-	case transport.Raft:
-		m := new(pb.Message)
-		if err := proto.Unmarshal(f.Payload, m); err != nil || m.GetFrom() != from {
-			return errFrame
-		}
-		g.in.put(event{kind: eventStep, from: from, size: len(f.Payload), message: m})
-	case transport.Append:
-		m, err := decodeAppend(f.Payload)
-		if err != nil || m.GetFrom() != from || m.GetType() != pb.MsgApp {
-			return errFrame
-		}
-		g.in.put(event{kind: eventStep, from: from, size: len(f.Payload), message: m})
-	case transport.Batch:
-		fw, err := decodeForward(f.Payload)
-		if err != nil {
-			return err
-		}
-		fw.commands = slices.Clone(fw.commands)
-		g.in.put(event{kind: eventForward, from: from, size: len(fw.commands), forward: fw})
-	case transport.Replay:
-		e, err := receiveReplay(from, f.Payload)
-		if err != nil {
-			return err
-		}
-		g.in.put(e)
-	case transport.Expect:
-		e, err := decodeExpectation(f.Payload)
-		if err != nil {
-			return err
-		}
-		g.in.put(event{kind: eventExpect, from: from, expect: e})
-	case transport.Request:
+	if f.Kind == transport.Request {
 		q, err := decodeRequest(f.Payload)
 		if err != nil {
 			return err
 		}
 		n.serve(g, from, q)
+		return nil
 	}
+	e, err := received(from, f)
+	if err != nil || e.kind == 0 {
+		return err
+	}
+	g.in.put(e)
 	return nil
+}
+
+// received is what a frame is to its group: nothing, where only newer nodes send such.
+func received(from uint64, f transport.Frame) (e event, err error) {
+	switch f.Kind {
+	case transport.Raft:
+		m := new(pb.Message)
+		if err := proto.Unmarshal(f.Payload, m); err != nil || m.GetFrom() != from {
+			return e, errFrame
+		}
+		return event{kind: eventStep, from: from, size: len(f.Payload), message: m}, nil
+	case transport.Append:
+		m, err := decodeAppend(f.Payload)
+		if err != nil || m.GetFrom() != from || m.GetType() != pb.MsgApp {
+			return e, errFrame
+		}
+		return event{kind: eventStep, from: from, size: len(f.Payload), message: m}, nil
+	case transport.Batch:
+		fw, err := decodeForward(f.Payload)
+		fw.commands = slices.Clone(fw.commands)
+		return event{kind: eventForward, from: from, size: len(fw.commands), forward: fw}, err
+	case transport.Replay:
+		return receiveReplay(from, f.Payload)
+	case transport.Expect:
+		x, err := decodeExpectation(f.Payload)
+		return event{kind: eventExpect, from: from, expect: x}, err
+	}
+	return e, nil
 }
 
 func (n *Node) group(id uint64) *Group {

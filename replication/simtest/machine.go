@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"hash/fnv"
 	"io"
 	"maps"
 	"slices"
@@ -486,13 +485,4 @@ func (m *Machine) Install(index, term uint64) error {
 	m.disk = m.state.clone()
 	m.Installed++
 	return nil
-}
-
-// HashValues is a hash of a list of values, for comparisons in messages.
-func HashValues(vs []uint64) uint64 {
-	h := fnv.New64a()
-	for _, v := range vs {
-		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, v))
-	}
-	return h.Sum64()
 }

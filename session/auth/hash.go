@@ -12,6 +12,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
+	"slices"
 	"strings"
 )
 
@@ -54,8 +55,17 @@ func hashSlowly(password string, rounds int) string {
 	if password == "" {
 		return ""
 	}
-	raw := append(binary.BigEndian.AppendUint32(nil, uint32(rounds)), random(slowSaltBytes)...)
-	return base64.StdEncoding.EncodeToString(append(raw, derive(password, raw[4:], rounds)...))
+	salt := random(slowSaltBytes)
+	return slowHash(rounds, salt, derive(password, salt, rounds))
+}
+
+// decoyHash is a hash of nobody's password: to verify it costs what one of so many iterations does, and nothing matches.
+func decoyHash(rounds int) string {
+	return slowHash(rounds, random(slowSaltBytes), random(slowKeyBytes))
+}
+
+func slowHash(rounds int, salt, key []byte) string {
+	return base64.StdEncoding.EncodeToString(slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(rounds)), salt, key))
 }
 
 func random(n int) []byte {

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"encoding/base64"
 	"net"
 	"testing"
@@ -65,6 +66,22 @@ func TestAPasswordThatMatchedIsRememberedUntilTheHashChanges(t *testing.T) {
 	set["u"] = User{Name: "u", PasswordHash: hashSlowly("two", 1), Algorithm: AlgorithmSlow}
 	if login("one") || !login("two") {
 		t.Error("the old password still does")
+	}
+}
+
+// A decoy that is malformed costs nothing to refuse: the time of a refusal would tell who there is.
+func TestTheDecoyCostsWhatASlowHashDoesAndNothingMatchesIt(t *testing.T) {
+	v := newVerifier(iterations)
+	if err := CheckHash(v.decoy, AlgorithmSlow); err != nil {
+		t.Error(err)
+	}
+	decoy, err1 := base64.StdEncoding.DecodeString(v.decoy)
+	real, err2 := base64.StdEncoding.DecodeString(HashSlowly("x"))
+	if err1 != nil || err2 != nil || !bytes.Equal(decoy[:4], real[:4]) || len(decoy) != len(real) {
+		t.Errorf("the decoy %x is not of the form of %x", decoy, real)
+	}
+	if Verify(v.decoy, AlgorithmSlow, "decoy") {
+		t.Error("a password matches the decoy")
 	}
 }
 

@@ -22,7 +22,7 @@ type verifier struct {
 
 func newVerifier(rounds int) *verifier {
 	return &verifier{
-		secret: random(sha256.Size), decoy: hashSlowly("decoy", rounds),
+		secret: random(sha256.Size), decoy: decoyHash(rounds),
 		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), matched: map[[sha256.Size]byte]struct{}{},
 	}
 }

@@ -86,7 +86,7 @@ func TestAPublisherWaitsForAnAlarmWhileItsAcksAndOthersGoOn(t *testing.T) {
 	if err := d.Ack(false); err != nil { // on the very channel that waits
 		t.Fatal(err)
 	}
-	eventually(t, "the acknowledgement counts", func() bool { return n.Queues("/")[0].Messages == 0 })
+	eventually(t, "the acknowledgement counts", func() bool { return queuesOf(n, "/")[0].Messages == 0 })
 	other, err := client.Channel()
 	if err != nil {
 		t.Fatal(err)
@@ -155,6 +155,7 @@ func TestAlarmsAreShown(t *testing.T) {
 
 // In RabbitMQ any node's alarm stops the publishers of all.
 func TestAnAlarmStopsTheNodesOwnPublishersAndAllOfThemWhereTheRestIsNoMajority(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	all := []config.Config{settings(t, 1), settings(t, 2), settings(t, 3)}
 	var nodes []*Node
 	var gauges []*gauge

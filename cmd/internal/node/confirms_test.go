@@ -95,6 +95,7 @@ func TestASyncConfirmIsAPromiseOfTheStandbyToo(t *testing.T) {
 }
 
 func TestAnAbsentStandbyDegradesWhatThePolicySays(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	from, to := pair(t)
 	source, standby := start(t, from), start(t, to)
 	ready(t, source, standby)

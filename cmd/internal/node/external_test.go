@@ -85,7 +85,7 @@ func TestACertificateLogsItsUserIn(t *testing.T) {
 		t.Error("a certificate of another authority was taken")
 	}
 	n.audit.Keep(audit.Event{}) // and with it all before it
-	log, err := os.ReadFile(filepath.Join(n.cfg.Data, "audit.jsonl"))
+	log, err := os.ReadFile(filepath.Join(n.cfg.Data, audit.Name))
 	if err != nil || !strings.Contains(string(log), `"user":"CN=alice"`) || !strings.Contains(string(log), "user 'CN=bob' of a certificate does not exist") {
 		t.Errorf("audit log: %s, %v", log, err)
 	}

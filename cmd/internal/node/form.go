@@ -27,6 +27,10 @@ func (n *Node) form(ctx context.Context) {
 	defer tick.Stop()
 	var proposed proposal
 	for {
+		var changed <-chan struct{} // what was proposed may have come; asked for before anybody looks
+		if !proposed.at.IsZero() {
+			changed = n.raft.Group(proposed.group).Changed()
+		}
 		if err := n.learn(); err != nil {
 			n.o.Fatal(err)
 			return
@@ -49,6 +53,7 @@ func (n *Node) form(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-changed:
 		case <-tick.C:
 		}
 	}
@@ -99,8 +104,9 @@ func (n *Node) hasUsers() (has bool) {
 
 // proposal is the newest proposal of something that the cluster lacks.
 type proposal struct {
-	kind entry.Kind
-	at   time.Time
+	kind  entry.Kind
+	group uint64
+	at    time.Time
 }
 
 // missing answers the kind of the first thing that is missing, the group that has to have it, and what makes the command.
@@ -165,7 +171,7 @@ func (n *Node) propose(last *proposal) {
 		n.log.Debug("proposal refused", "group", group, "error", err)
 		return
 	}
-	*last = proposal{kind, time.Now()}
+	*last = proposal{kind, group, time.Now()}
 }
 
 // presentID is the cluster's id as the system group's state has it.

@@ -100,6 +100,7 @@ func only(t *testing.T, n *Node) api.LinkHold {
 // A standby stays away and its source's log goes on: what is kept for it can be seen on both sides before it is lost, and
 // what has to be done after.
 func TestAHoldThatIsLostShowsBeforeAndAfterAndANewSeedCuresIt(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	from, to := pair(t)
 	from.LinkHoldSeconds, from.LinkHoldDiskPercent = 6, 100
 	source, standby := start(t, from), start(t, to)

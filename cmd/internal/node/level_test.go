@@ -69,6 +69,7 @@ func TestTheFeatureLevelStaysWhileAStandbyReadsLess(t *testing.T) {
 }
 
 func TestTheFeatureLevelStaysUntilEveryMemberReadsIt(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	all := []config.Config{settings(t, 1), settings(t, 2)}
 	for i := range all {
 		all[i].Cluster = fmt.Sprintf("1=%s,2=%s", all[0].Peer, all[1].Peer)
@@ -89,6 +90,7 @@ func TestTheFeatureLevelStaysUntilEveryMemberReadsIt(t *testing.T) {
 
 // What only some members of a standby read is waited for, whoever reads: the others may lead tomorrow.
 func TestAStandbyReadsWhatAllItsMembersRead(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	from, to := pair(t)
 	source := startOlder(t, from)
 	ready(t, source)

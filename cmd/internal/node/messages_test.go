@@ -68,6 +68,7 @@ func TestABigMessageIsPublishedOverTheAPIAsItIs(t *testing.T) {
 }
 
 func TestEveryNodeListsAndClosesTheClientsOfAll(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	nodes := trio(t)
 	client := dial(t, nodes[0])
 	if _, err := client.Channel(); err != nil {

@@ -327,7 +327,7 @@ func (n *Node) startRaft(listen string) error {
 		ClusterID: n.ClusterID,
 		PeerTLS:   peerTLS,
 
-		Image: n.store.Image, ImageDir: filepath.Join(n.cfg.Data, ImagesDir), Fenced: n.fencedForGood,
+		Image: n.store.Image, ImageDir: filepath.Join(n.cfg.Data, imagesDir), Fenced: n.fencedForGood,
 		HoldSilence: n.cfg.LinkHold(), HoldDiskPercent: n.cfg.LinkHoldDiskPercent,
 
 		Logger: n.log,

@@ -16,6 +16,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/cmd/internal/certs/certstest"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 	"github.com/understudy-mq/understudy/cmd/loopback"
@@ -281,6 +282,7 @@ func TestAPortInUseStopsTheStartAndGivesTheFolderBack(t *testing.T) {
 }
 
 func TestANodeThatIsStillFormingIsNotReady(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	c := settings(t, 1)
 	c.Cluster = fmt.Sprintf("1=%s,2=%s", c.Peer, loopback.Addresses(t, 1)[0]) // node 2 never comes: no majority
 	n := start(t, c)
@@ -294,6 +296,7 @@ func TestANodeThatIsStillFormingIsNotReady(t *testing.T) {
 }
 
 func TestANodeJoinsARunningClusterAndIsPromoted(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	first := start(t, settings(t, 1))
 	ready(t, first)
 	send(t, dial(t, first), "q", "before")
@@ -329,6 +332,7 @@ func TestANodeIDThatTheClusterHasIsRefusedToJoin(t *testing.T) {
 }
 
 func TestASurvivorBecomesAClusterOfItsOwn(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	settingsOf := []config.Config{settings(t, 1), settings(t, 2)}
 	cluster := fmt.Sprintf("1=%s,2=%s", settingsOf[0].Peer, settingsOf[1].Peer)
 	var nodes []*Node
@@ -384,6 +388,7 @@ func TestAStopEndsWithItsTime(t *testing.T) {
 }
 
 func TestClientsAndNodesSpeakTLS(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	authority := certstest.New(t)
 	files, _ := authority.Issue("node")
 	both := []config.Config{settings(t, 1), settings(t, 2)}
@@ -416,4 +421,12 @@ func TestUnusableCertificatesStopTheStart(t *testing.T) {
 	_, err := Start(context.Background(), options(t, c))
 	wantError(t, err, "/no/such/cert")
 	openFolder(t, c.Data)
+}
+
+// queuesOf lists a vhost's queues.
+func queuesOf(n *Node, vhost string) (rows []api.Queue) {
+	for _, row := range n.QueuesAt(n.QueueRefs(vhost)) {
+		rows = append(rows, row)
+	}
+	return rows
 }

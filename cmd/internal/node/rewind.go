@@ -27,8 +27,8 @@ import (
 	"github.com/understudy-mq/understudy/replication/log"
 )
 
-// ImagesDir has earlier states of the node (replication.Options.Image).
-const ImagesDir = "images"
+// imagesDir has earlier states of the node (replication.Options.Image).
+const imagesDir = "images"
 
 // rewindDir has the copies of stores that are wound back.
 const rewindDir = "rewind"
@@ -151,7 +151,7 @@ func (r *rewind) files(ctx context.Context) (files []wire.SeedFile, err error) {
 // stores are the folders with states of the node: the newest, and the images.
 func (r *rewind) stores() []string {
 	list := []string{filepath.Join(r.data, StoreDir)}
-	images, _ := filepath.Glob(filepath.Join(r.data, ImagesDir, "*"))
+	images, _ := filepath.Glob(filepath.Join(r.data, imagesDir, "*"))
 	for _, i := range images {
 		if s, err := os.Stat(i); err == nil && s.IsDir() {
 			list = append(list, i)

@@ -61,7 +61,7 @@ func windBack(t *testing.T, a, b config.Config) (*Rewound, error) {
 func imaged(t *testing.T, n *Node) {
 	t.Helper()
 	eventually(t, "the source has an image of its state", func() bool {
-		list, err := filepath.Glob(filepath.Join(n.cfg.Data, ImagesDir, "*.json"))
+		list, err := filepath.Glob(filepath.Join(n.cfg.Data, imagesDir, "*.json"))
 		return err == nil && len(list) > 0
 	})
 }
@@ -185,7 +185,7 @@ func TestWhatDoesNotFitIsNotWoundBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	images := filepath.Join(a.Data, ImagesDir)
+	images := filepath.Join(a.Data, imagesDir)
 	for name, c := range map[string]struct {
 		change func(t *testing.T, cuts []wire.Cut)
 		reason string

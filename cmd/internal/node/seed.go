@@ -117,13 +117,17 @@ func (n *Node) seedFolder(ctx context.Context) (*seedRecord, error) {
 	return r, n.folder.writeSeed(r)
 }
 
-// takeSeed makes each group's snapshot its state, which is idempotent, and removes the files.
+// takeSeed makes each group's snapshot its state, which is idempotent, and removes the files, also those that an earlier process
+// died over: they take the room of the whole state.
 func (n *Node) takeSeed(ctx context.Context, r *seedRecord) error {
-	if r == nil || r.Taken {
+	if r == nil {
 		return nil
 	}
-	conf := replication.FirstMembership(n.cfg.NodeID, n.cfg.Peer)
 	dir := filepath.Join(n.cfg.Data, seedDir)
+	if r.Taken {
+		return n.folder.fs.RemoveAll(dir)
+	}
+	conf := replication.FirstMembership(n.cfg.NodeID, n.cfg.Peer)
 	for _, x := range r.Seed.Files {
 		g := n.states[x.Position.Group]
 		if index, _ := g.Applied(); index > 0 {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -25,7 +26,14 @@ func TestAStandbyBeginsWithASnapshotOfASourceThatHasAHistory(t *testing.T) {
 		t.Errorf("holds %+v", readers)
 	}
 	stop(t, standby)
+	left := filepath.Join(to.Data, seedDir)
+	if err := os.Mkdir(left, 0o700); err != nil { // as after a cut between the record and the removal
+		t.Fatal(err)
+	}
 	standby = start(t, to) // the seed is taken once
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the seed's files are left: %v", err)
+	}
 	follows(t, source, standby)
 	if _, err := standby.Promote(t.Context()); err != nil {
 		t.Fatal(err)

@@ -257,6 +257,7 @@ func TestANodeThatHearsNoChangesOfUsersServesNobody(t *testing.T) {
 
 // TestANodeThatKnowsNoUsersYetSaysSo: the first of three voters waits for another one.
 func TestANodeThatKnowsNoUsersYetSaysSo(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	addresses := loopback.Addresses(t, 3)
 	c := settings(t, 1)
 	c.Peer, c.Cluster = addresses[0], "1="+addresses[0]+",2="+addresses[1]+",3="+addresses[2]

@@ -148,8 +148,9 @@ func TestVhostsSpreadOverTheGroups(t *testing.T) {
 
 // What a node leaves half done when it dies is finished after its next start.
 func TestVhostsLeftHalfDoneAreFinishedAfterARestart(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	put := entry.VhostPut{ID: uuid.NewString(), Name: "v", Groups: 2}
-	putting := func(request uint64) entry.Command { put.Request = request; return &put }
+	putting := func(request uint64) entry.Command { p := put; p.Request = request; return &p }
 	burying := func(request uint64) entry.Command { return &entry.VhostBury{Request: request, ID: put.ID} }
 	create := &entry.VhostCreate{ID: put.ID, Name: "v"}
 	for name, point := range map[string]struct {
@@ -170,6 +171,7 @@ func TestVhostsLeftHalfDoneAreFinishedAfterARestart(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := settings(t, 1)
 			n := start(t, c)
 			ready(t, n)
@@ -265,6 +267,7 @@ func TestAVhostOfAnOlderFolderIsKept(t *testing.T) {
 }
 
 func TestEveryNodeKnowsOfAVhostAndAnyNodeDeletesIt(t *testing.T) {
+	t.Parallel() // it waits for the most part
 	both := []config.Config{settings(t, 1), settings(t, 2)}
 	var nodes []*Node
 	for _, c := range both {
