@@ -65,12 +65,13 @@ fuzz: ## every fuzz target for T (default 30s) each
 
 # Client families under interop/ that `make test` runs too, and those that need more of a machine.
 QUICK := amqp091go pika amqplib
-MORE := java aiopika kombu php bunny librabbitmq lapin tools
+MORE := java aiopika kombu php bunny librabbitmq lapin tools differential
 
 .PHONY: interop
-interop: ## real clients against one node and against three; CLIENT=name for one of them
+interop: ## real clients against one node and against three; CLIENT=name for one of them; of CLIENT=differential RUNS=n SEED=n
 	@$(MAKE) --no-print-directory clients FOR="$(or $(CLIENT),$(QUICK) $(MORE))"
-	$(GO) test -tags interop -count=1 -p 1 -timeout 20m -v $(patsubst %,./interop/%,$(or $(CLIENT),$(QUICK) $(MORE)))
+	$(GO) test -tags interop -count=1 -p 1 -timeout 20m -v $(patsubst %,./interop/%,$(or $(CLIENT),$(QUICK) $(MORE))) \
+	  $(if $(filter differential,$(CLIENT)),-args $(if $(RUNS),-runs=$(RUNS)) $(if $(SEED),-seed=$(SEED)))
 
 .PHONY: failover
 failover: clients ## three nodes under load, one fault a round, cut sessions, standbys; ONLY=fault, cuts, helper, helper-standby, return, nodes, planned, crash, crash-cut or sync; RUNS=n SEED=n
@@ -119,6 +120,7 @@ NEEDS_librabbitmq := gcc:gcc /usr/include/stdio.h:libc6-dev /usr/include/amqp.h:
 # Debian's own cargo is too old for lapin; the one that it builds browsers with is not.
 NEEDS_lapin := cargo:cargo-web
 NEEDS_java := javac:default-jdk-headless mvn:maven
+NEEDS_differential := /usr/lib/rabbitmq:rabbitmq-server
 NEEDS_tools := rabbitmqadmin:rabbitmq-server /usr/lib/rabbitmq:rabbitmq-server python3:python3 java:default-jre-headless mvn:maven
 
 .PHONY: clients

@@ -138,14 +138,14 @@ func (v *vhost) checkQueueArguments(name string, arguments []byte) (Code, string
 	if err != nil {
 		return CodeSyntaxError, "malformed arguments: " + err.Error()
 	}
-	if code, text := v.checkQueueType(name, t); code != CodeOK {
-		return code, text
-	}
 	what := v.named("queue", name)
 	if value, ok := t.Get("x-dead-letter-exchange"); ok {
 		if _, isText := value.(string); !isText {
 			return CodePreconditionFailed, fmt.Sprintf("invalid type '%s' for arg 'x-dead-letter-exchange' in %s", typeName(value), what)
 		}
+	}
+	if code, text := v.checkQueueType(name, t); code != CodeOK {
+		return code, text
 	}
 	for i := range queueChecks {
 		x := &queueChecks[i]

@@ -149,3 +149,10 @@ func TestWalkQueueThatIsNeitherEmptyNorUnusedIsSaidNotToBeEmpty(t *testing.T) {
 	c.publish("", q, "ready")
 	c.call(1, "channel.close 406 PRECONDITION_FAILED - queue '"+q+"' in vhost '/' not empty", "queue.delete", q, true, true)
 }
+
+func TestWalkDeadLetterExchangeIsJudgedBeforeTheTypeOfTheQueue(t *testing.T) {
+	c := connect(t)
+	q := name(t, "q")
+	c.refused("406 PRECONDITION_FAILED - invalid type 'bool' for arg 'x-dead-letter-exchange' in queue '"+q,
+		"queue.declare", q, false, true, false, false, false, table{"x-dead-letter-exchange": true, "x-queue-type": "nope"})
+}

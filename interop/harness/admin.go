@@ -50,7 +50,16 @@ func (n *Node) Get(ctx context.Context, path string, out any) error {
 
 // Do sends a request to the admin API as guest and answers the body of a 2xx reply.
 func (n *Node) Do(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+n.Admin+path, body)
+	answer, err := ask(ctx, method, "http://"+n.Admin+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("node %d: %w", n.ID, err)
+	}
+	return answer, nil
+}
+
+// ask sends a request as guest and answers the body of a 2xx reply.
+func ask(ctx context.Context, method, url string, body io.Reader) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return nil, err
 	}
@@ -60,17 +69,26 @@ func (n *Node) Do(ctx context.Context, method, path string, body io.Reader) ([]b
 	}
 	resp, err := adminClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("node %d: %w", n.ID, err)
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
 	if err != nil {
-		return nil, fmt.Errorf("node %d: %s: %w", n.ID, path, err)
+		return nil, fmt.Errorf("%s: %w", url, err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, fmt.Errorf("node %d: %s %s: %s %.200s", n.ID, method, path, resp.Status, answer)
+		return nil, fmt.Errorf("%s %s: %s %.200s", method, url, resp.Status, answer)
 	}
 	return answer, nil
+}
+
+// MakeVhost makes a vhost for guest over the HTTP API at an admin URL, be it this broker's or RabbitMQ's.
+func MakeVhost(ctx context.Context, admin, vhost string) error {
+	if _, err := ask(ctx, http.MethodPut, admin+"/api/vhosts/"+vhost, strings.NewReader("{}")); err != nil {
+		return err
+	}
+	_, err := ask(ctx, http.MethodPut, admin+"/api/permissions/"+vhost+"/guest", strings.NewReader(`{"configure":".*","write":".*","read":".*"}`))
+	return err
 }
 
 // Put sends a JSON body to the admin API as guest.

@@ -89,7 +89,7 @@ func wantSame(t *testing.T, what, got, want string) {
 }
 
 func TestDefinitionsGoFromRabbitMQToUnderstudyAndBack(t *testing.T) {
-	rabbit := rabbitMQ(t)
+	rabbit, _ := harness.StartRabbitMQ(t)
 	fill(t, rabbit)
 	original := mustCall(t, rabbit, "GET", "/api/definitions", "")
 	node := harness.Start(t, harness.Options{}).Node(1)

@@ -27,7 +27,7 @@ var perfAverage = regexp.MustCompile(`id: tools, (sending|receiving) rate avg: (
 
 func TestPerfTestPublishesAndConsumes(t *testing.T) {
 	path := programs.Maven(t, "perftest/pom.xml")
-	rabbit, rabbitURL := startRabbitMQ(t)
+	rabbit, rabbitURL := harness.StartRabbitMQ(t)
 	node := harness.Start(t, harness.Options{}).Node(1)
 	for name, broker := range map[string][2]string{"understudy": {"http://" + node.Admin, node.URL()}, "RabbitMQ": {rabbit, rabbitURL}} {
 		runPerfTest(t, name, path, broker[1])

@@ -16,7 +16,8 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 // brokers are the one under test and the one to compare with.
 func brokers(t *testing.T) map[string]string {
 	t.Helper()
-	return map[string]string{"understudy": "http://" + harness.Start(t, harness.Options{}).Node(1).Admin, "RabbitMQ": rabbitMQ(t)}
+	rabbit, _ := harness.StartRabbitMQ(t)
+	return map[string]string{"understudy": "http://" + harness.Start(t, harness.Options{}).Node(1).Admin, "RabbitMQ": rabbit}
 }
 
 func TestRabbitHoleFindsEverythingItAsksFor(t *testing.T) {

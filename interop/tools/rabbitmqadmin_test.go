@@ -93,7 +93,7 @@ func TestRabbitMQAdminDoesAllThatItCan(t *testing.T) {
 		dir := t.TempDir()
 		for _, c := range commands {
 			run := func() string {
-				arguments := append([]string{program, "-H", "127.0.0.1", "-P", port(admin)}, strings.Split(c.arguments, " ")...)
+				arguments := append([]string{program, "-H", "127.0.0.1", "-P", admin[strings.LastIndexByte(admin, ':')+1:]}, strings.Split(c.arguments, " ")...)
 				cmd := exec.Command("python3", arguments...)
 				cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
 				out, _ := cmd.CombinedOutput() // what it prints tells more than its exit code

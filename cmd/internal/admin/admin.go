@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,11 +27,11 @@ type State interface {
 	Vhosts() []api.Vhost
 	VhostNames() []string
 	HasVhost(name string) bool
-	Queues(vhost string) []api.Queue
 	Queue(vhost, name string) (api.Queue, bool)
-	// QueueRefs are the queues of Queues, in the same order; QueuesAt makes rows of those among them that are still there.
+	// QueueRefs are the queues of one vhost, or with "" of all, by name in each; QueuesAt makes rows of those that are still there, one
+	// after the other as they are asked for, each with its ref's place.
 	QueueRefs(vhost string) []api.QueueRef
-	QueuesAt([]api.QueueRef) []api.Queue
+	QueuesAt([]api.QueueRef) iter.Seq2[int, api.Queue]
 	Exchanges(vhost string) []api.Exchange
 	Bindings(vhost string) []api.Binding
 	Consumers(vhost string) []api.Consumer

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -33,14 +34,14 @@ type fake struct {
 func (f *fake) Vhosts() []api.Vhost       { return []api.Vhost{{Name: "/", Group: 1}} }
 func (f *fake) VhostNames() []string      { return []string{"/"} }
 func (f *fake) HasVhost(name string) bool { return name == "/" }
-func (f *fake) Queues(vhost string) []api.Queue {
+func (f *fake) in(vhost string) []api.Queue {
 	if vhost != "" && vhost != "/" {
 		return nil
 	}
 	return f.queues
 }
 func (f *fake) Queue(vhost, name string) (api.Queue, bool) {
-	for _, q := range f.Queues(vhost) {
+	for _, q := range f.in(vhost) {
 		if q.Name == name {
 			return q, true
 		}
@@ -49,20 +50,21 @@ func (f *fake) Queue(vhost, name string) (api.Queue, bool) {
 }
 func (f *fake) QueueRefs(vhost string) []api.QueueRef {
 	refs := []api.QueueRef{}
-	for _, q := range f.Queues(vhost) {
+	for _, q := range f.in(vhost) {
 		refs = append(refs, api.QueueRef{Name: q.Name, Vhost: q.Vhost})
 	}
 	return refs
 }
-func (f *fake) QueuesAt(refs []api.QueueRef) []api.Queue {
-	f.made += len(refs)
-	rows := []api.Queue{}
-	for _, ref := range refs {
-		if q, ok := f.Queue(ref.Vhost, ref.Name); ok {
-			rows = append(rows, q)
+func (f *fake) QueuesAt(refs []api.QueueRef) iter.Seq2[int, api.Queue] {
+	return func(yield func(int, api.Queue) bool) {
+		for i, ref := range refs {
+			q, ok := f.Queue(ref.Vhost, ref.Name)
+			f.made++
+			if ok && !yield(i, q) {
+				return
+			}
 		}
 	}
-	return rows
 }
 func (f *fake) Traffic([]string) api.Traffic    { return api.Traffic{} }
 func (f *fake) Totals([]string) map[string]any  { return nil }

@@ -11,12 +11,20 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 )
 
+// answerBytes of a long answer are gathered before they are sent.
+const answerBytes = 64 << 10
+
 // answer writes a JSON body. An error while writing means that the caller is gone.
 func answer(w http.ResponseWriter, status int, body any) {
+	begin(w, status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// begin writes what is ahead of a JSON body.
+func begin(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
 }
 
 func fail(w http.ResponseWriter, status int, name, reason string) {

@@ -26,7 +26,7 @@ func (h *Handler) overview(w http.ResponseWriter, r *http.Request) {
 	}
 	vhosts := state.VhostNames()
 	o.Traffic, o.QueueTotals = state.Traffic(vhosts), state.Totals(vhosts)
-	o.ObjectTotals.Queues = len(state.Queues(""))
+	o.ObjectTotals.Queues = len(state.QueueRefs(""))
 	o.ObjectTotals.Exchanges = len(state.Exchanges(""))
 	o.ObjectTotals.Consumers = len(state.Consumers(""))
 	o.ObjectTotals.Connections = len(h.clients(r))

@@ -10,9 +10,11 @@
 // vhosts alone that they have permissions in. Queues, exchanges and bindings are changed by the permissions in the vhost.
 //
 // A page of queues by name, or in no order, costs what its own rows cost, however many queues there are.
+// A list without pages is sent while its rows are encoded, one at a time; rows of queues are made one at a time too, in steps between
+// which the groups go on.
 //
-// Not guaranteed: that a listing is one cut over several vhosts; each vhost by itself is. What only one node knows (its
-// connections and itself) is missing while that node does not answer.
+// Not guaranteed: that a listing is one cut over several vhosts; each vhost by itself is, but for queues, of which each is read by
+// itself. What only one node knows (its connections and itself) is missing while that node does not answer.
 //
 // Concurrency: a Handler serves any number of requests; what Options names must be safe for that.
 package admin

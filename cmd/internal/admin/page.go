@@ -1,9 +1,12 @@
 package admin
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -25,16 +28,20 @@ const (
 // the name, whatever the pattern.
 const filterBytesMax = 1000
 
+// rowsOf makes rows of keys as they are asked for, each with its key's place. A key of which there is nothing any more has none.
+type rowsOf[K, T any] func(keys []K) iter.Seq2[int, T]
+
 // list answers rows as the query asks: filtered by name and cut into pages (page, page_size, name, use_regex), sorted
 // (sort, sort_reverse) and with chosen fields (columns). Without page the answer is the bare list.
 func list[T any](w http.ResponseWriter, r *http.Request, rows []T, name func(T) string) {
-	listMade(w, r.URL.Query(), rows, name, func(rows []T) []T { return rows })
+	listMade(w, r.URL.Query(), rows, name, func(rows []T) iter.Seq2[int, T] { return slices.All(rows) })
 }
 
-// listMade is list of rows that are made of keys: unless the query has them sorted, of those of the page alone.
-func listMade[K, T any](w http.ResponseWriter, q url.Values, keys []K, name func(K) string, rows func([]K) []T) {
+// listMade is list of rows that are made of keys, of one at a time: however many there are, no more than a page of them is held.
+// Rows that are sorted by what only they know are made twice.
+func listMade[K, T any](w http.ResponseWriter, q url.Values, keys []K, name func(K) string, rows rowsOf[K, T]) {
 	if q.Get("page") == "" {
-		answerRows(w, sorted(rows(keys), q), q, func(items []any) any { return items })
+		answerRows(w, rows(sorted(keys, rows, q)), q.Get("columns"))
 		return
 	}
 	match, err := matcher(q)
@@ -49,29 +56,46 @@ func listMade[K, T any](w http.ResponseWriter, q url.Values, keys []K, name func
 		fail(w, http.StatusBadRequest, "page_out_of_range", err.Error())
 		return
 	}
-	page.TotalCount = total
 	to := from + page.ItemCount
-	var on []T
-	if q.Get("sort") == "" {
-		on = rows(keys[from:to])
-	} else {
-		all := sorted(rows(keys), q)
-		on = all[min(from, len(all)):min(to, len(all))] // a row may have gone meanwhile
+	keys = sorted(keys, rows, q)
+	keys = keys[min(from, len(keys)):min(to, len(keys))] // one may have gone meanwhile
+	items := make([]any, 0, len(keys))
+	for _, row := range rows(keys) {
+		item, err := chosen(row, q.Get("columns"))
+		if err != nil {
+			fail(w, http.StatusBadRequest, "bad_request", err.Error())
+			return
+		}
+		items = append(items, item)
 	}
-	answerRows(w, on, q, func(items []any) any {
-		page.Items, page.ItemCount = items, len(items)
-		return page
-	})
+	page.TotalCount, page.Items, page.ItemCount = total, items, len(items)
+	answer(w, http.StatusOK, page)
 }
 
-// answerRows answers rows with the columns that are asked for, in what around makes of them.
-func answerRows[T any](w http.ResponseWriter, rows []T, q url.Values, around func([]any) any) {
-	items, err := withColumns(rows, q.Get("columns"))
-	if err != nil {
-		fail(w, http.StatusBadRequest, "bad_request", err.Error())
-		return
+// answerRows answers the list of rows, encoding one at a time. One that JSON cannot say ends the answer, and spoils it.
+func answerRows[T any](w http.ResponseWriter, rows iter.Seq2[int, T], columns string) {
+	begin(w, http.StatusOK)
+	out := bufio.NewWriterSize(w, answerBytes)
+	var one bytes.Buffer
+	encoder := json.NewEncoder(&one)
+	ahead := "["
+	for _, row := range rows {
+		item, err := chosen(row, columns)
+		one.Reset()
+		if err != nil || encoder.Encode(item) != nil {
+			return
+		}
+		_, _ = out.WriteString(ahead) // an error is out's from then on
+		if _, err := out.Write(bytes.TrimSuffix(one.Bytes(), []byte("\n"))); err != nil {
+			return // the caller is gone
+		}
+		ahead = ","
 	}
-	answer(w, http.StatusOK, around(items))
+	if ahead == "[" {
+		_, _ = out.WriteString(ahead)
+	}
+	_, _ = out.WriteString("]\n")
+	_ = out.Flush()
 }
 
 // matcher is the filter that name and use_regex ask for.
@@ -93,48 +117,44 @@ func matcher(q url.Values) (func(string) bool, error) {
 	return func(s string) bool { return strings.Contains(strings.ToLower(s), name) }, nil
 }
 
-// withColumns picks columns, names with commas between them; "" leaves rows as they are.
-func withColumns[T any](rows []T, columns string) ([]any, error) {
-	out := make([]any, len(rows))
-	for i := range rows {
-		if columns == "" {
-			out[i] = rows[i]
-			continue
-		}
-		b, err := json.Marshal(rows[i])
-		if err != nil {
-			return nil, err
-		}
-		var object map[string]any
-		if err := json.Unmarshal(b, &object); err != nil {
-			return nil, err
-		}
-		out[i] = pick(object, columns)
+// chosen picks columns of a row, names with commas between them; "" leaves it as it is.
+func chosen[T any](row T, columns string) (any, error) {
+	if columns == "" {
+		return row, nil
 	}
-	return out, nil
+	b, err := json.Marshal(row)
+	if err != nil {
+		return nil, err
+	}
+	var object map[string]any
+	if err := json.Unmarshal(b, &object); err != nil {
+		return nil, err
+	}
+	return pick(object, columns), nil
 }
 
-// sorted sorts rows by the field that the query names, if it does.
-func sorted[T any](rows []T, q url.Values) []T {
+// sorted sorts keys by the field of their rows that the query names, if it does; keys without a row are left out then.
+func sorted[K, T any](keys []K, rows rowsOf[K, T], q url.Values) []K {
 	by := q.Get("sort")
 	if by == "" {
-		return rows
+		return keys
 	}
-	type keyed struct {
-		key any
-		row T
+	type place struct {
+		value any
+		key   int
 	}
-	list := make([]keyed, len(rows))
+	list := make([]place, 0, len(keys))
 	found := members{}
-	for i := range rows {
-		list[i] = keyed{found.read(reflect.ValueOf(rows[i]), by), rows[i]}
+	for i, row := range rows(keys) {
+		list = append(list, place{found.read(reflect.ValueOf(row), by), i})
 	}
 	order := orderOf(q)
-	slices.SortStableFunc(list, func(a, b keyed) int { return order * compare(a.key, b.key) })
-	for i := range list {
-		rows[i] = list[i].row
+	slices.SortStableFunc(list, func(a, b place) int { return order * compare(a.value, b.value) })
+	inOrder := make([]K, len(list))
+	for i, p := range list {
+		inOrder[i] = keys[p.key]
 	}
-	return rows
+	return inOrder
 }
 
 // members are the fields of types by their names in JSON, those that were asked for.

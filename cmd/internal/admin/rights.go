@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"iter"
 	"net/http"
 	"slices"
 
@@ -83,7 +84,6 @@ func (s scoped) Vhosts() []api.Vhost {
 	return slices.DeleteFunc(s.all.Vhosts(), func(v api.Vhost) bool { return !s.may(v.Name) })
 }
 
-func (s scoped) Queues(vhost string) []api.Queue { return within(s, vhost, s.all.Queues) }
 func (s scoped) Queue(vhost, name string) (api.Queue, bool) {
 	if !s.may(vhost) {
 		return api.Queue{}, false
@@ -94,7 +94,7 @@ func (s scoped) Queue(vhost, name string) (api.Queue, bool) {
 func (s scoped) QueueRefs(vhost string) []api.QueueRef { return within(s, vhost, s.all.QueueRefs) }
 
 // QueuesAt is of what QueueRefs has answered.
-func (s scoped) QueuesAt(refs []api.QueueRef) []api.Queue { return s.all.QueuesAt(refs) }
+func (s scoped) QueuesAt(refs []api.QueueRef) iter.Seq2[int, api.Queue] { return s.all.QueuesAt(refs) }
 
 func (s scoped) VhostNames() []string {
 	return slices.DeleteFunc(s.all.VhostNames(), func(name string) bool { return !s.may(name) })

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -49,14 +50,20 @@ func (h *Handler) queues(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	q := r.URL.Query()
-	if by := q.Get("sort"); q.Get("page") == "" || by != "" && by != "name" {
-		answerQueues(w, r, q, h.state(r).Queues(vhost), func(q api.Queue) string { return q.Name }, func(rows []api.Queue) []api.Queue { return rows })
-		return
-	}
-	refs := h.state(r).QueueRefs(vhost) // to make rows of all of them takes seconds where there are 100,000
+	q, state := r.URL.Query(), h.state(r)
+	refs := state.QueueRefs(vhost) // to make rows of all of them takes seconds where there are 100,000
 	sortByName(refs, q)
-	answerQueues(w, r, q, refs, func(q api.QueueRef) string { return q.Name }, h.state(r).QueuesAt)
+	name := func(q api.QueueRef) string { return q.Name }
+	switch {
+	case !asked(r, "disable_stats"):
+		listMade(w, q, refs, name, state.QueuesAt)
+	case asked(r, "enable_queue_totals"):
+		listMade(w, q, refs, name, convert(state.QueuesAt, func(q api.Queue) api.QueueWithTotals {
+			return api.QueueWithTotals{QueueBasics: q.QueueBasics, QueueTotals: q.QueueTotals}
+		}))
+	default:
+		listMade(w, q, refs, name, convert(state.QueuesAt, func(q api.Queue) api.QueueBasics { return q.QueueBasics }))
+	}
 }
 
 // sortByName sorts queues if the query asks for it, and takes that out of the query.
@@ -68,30 +75,17 @@ func sortByName(refs []api.QueueRef, q url.Values) {
 	}
 }
 
-// answerQueues answers queues of which rows makes rows, as much of each as is asked for.
-func answerQueues[K any](w http.ResponseWriter, r *http.Request, q url.Values, keys []K, name func(K) string, rows func([]K) []api.Queue) {
-	switch {
-	case !asked(r, "disable_stats"):
-		listMade(w, q, keys, name, rows)
-	case asked(r, "enable_queue_totals"):
-		listMade(w, q, keys, name, func(keys []K) []api.QueueWithTotals {
-			return convert(rows(keys), func(q api.Queue) api.QueueWithTotals {
-				return api.QueueWithTotals{QueueBasics: q.QueueBasics, QueueTotals: q.QueueTotals}
-			})
-		})
-	default:
-		listMade(w, q, keys, name, func(keys []K) []api.QueueBasics {
-			return convert(rows(keys), func(q api.Queue) api.QueueBasics { return q.QueueBasics })
-		})
+// convert makes other rows of the rows that are made of keys.
+func convert[K, T, R any](rows rowsOf[K, T], to func(T) R) rowsOf[K, R] {
+	return func(keys []K) iter.Seq2[int, R] {
+		return func(yield func(int, R) bool) {
+			for i, row := range rows(keys) {
+				if !yield(i, to(row)) {
+					return
+				}
+			}
+		}
 	}
-}
-
-func convert[T, R any](rows []T, to func(T) R) []R {
-	out := make([]R, len(rows))
-	for i := range rows {
-		out[i] = to(rows[i])
-	}
-	return out
 }
 
 func (h *Handler) queue(w http.ResponseWriter, r *http.Request) {

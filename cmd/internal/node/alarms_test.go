@@ -86,7 +86,7 @@ func TestAPublisherWaitsForAnAlarmWhileItsAcksAndOthersGoOn(t *testing.T) {
 	if err := d.Ack(false); err != nil { // on the very channel that waits
 		t.Fatal(err)
 	}
-	eventually(t, "the acknowledgement counts", func() bool { return n.Queues("/")[0].Messages == 0 })
+	eventually(t, "the acknowledgement counts", func() bool { return queuesOf(n, "/")[0].Messages == 0 })
 	other, err := client.Channel()
 	if err != nil {
 		t.Fatal(err)

@@ -238,12 +238,10 @@ func (n *Node) totals() telemetry.Totals {
 		}
 		n.states[s.Group].View(func(m *core.Machine) {
 			for _, v := range m.Vhosts() {
-				for _, q := range m.Queues(v.Name) {
-					t.Queues++
-					t.Ready += uint64(q.Ready)
-					t.Unacked += uint64(q.Unacknowledged)
-					t.Consumers += uint64(q.Consumers)
-				}
+				t.Queues += uint64(v.Queues)
+				t.Ready += v.Ready
+				t.Unacked += v.Unacknowledged
+				t.Consumers += uint64(v.Consumers)
 			}
 			attached, detached := m.NamedSessions()
 			t.SessionsAttached += uint64(attached)

@@ -102,15 +102,13 @@ func (h *handover) length(d wire.Drain) time.Duration {
 
 // drained says whether nothing is in flight any more, or the time for that is over.
 func (h *handover) drained(d wire.Drain) bool {
-	over, unsettled := false, 0
+	over, unsettled := false, uint64(0)
 	for _, g := range h.n.groups {
 		h.n.states[g].View(func(m *core.Machine) {
 			until := m.Link().Gate.Drain
 			over = over || until != 0 && time.Now().Add(drainSlack).UnixMilli() >= until
 			for _, v := range m.Vhosts() {
-				for _, q := range m.Queues(v.Name) {
-					unsettled += int(q.Unacknowledged)
-				}
+				unsettled += v.Unacknowledged
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -37,51 +38,74 @@ func (n *Node) vhostsToList(vhost string) []string {
 	return []string{vhost}
 }
 
-// Queues lists queues.
-func (n *Node) Queues(vhost string) []api.Queue {
-	row := n.queueRows()
-	return gather(n, vhost, (*core.Machine).Queues, func(group uint64, q core.QueueInfo) api.Queue { return row(group, &q) })
-}
-
-// QueueRefs lists the names of queues.
+// QueueRefs lists the names of queues, by name in each vhost.
 func (n *Node) QueueRefs(vhost string) []api.QueueRef {
-	list := func(m *core.Machine, vhost string) []api.QueueRef {
-		var refs []api.QueueRef
-		for _, name := range m.QueueNames(vhost) {
-			refs = append(refs, api.QueueRef{Name: name, Vhost: vhost})
+	refs := []api.QueueRef{}
+	for _, name := range n.vhostsToList(vhost) {
+		home, ok := n.accounts.homes.of(name)
+		if !ok {
+			continue
 		}
-		return refs
-	}
-	return gather(n, vhost, list, func(_ uint64, q api.QueueRef) api.QueueRef { return q })
-}
-
-// QueuesAt are the rows of the queues among refs that are there.
-func (n *Node) QueuesAt(refs []api.QueueRef) []api.Queue {
-	row := n.queueRows()
-	rows := make([]api.Queue, 0, len(refs))
-	for _, ref := range refs {
-		if group, q, ok := n.queueAt(ref); ok {
-			rows = append(rows, row(group, &q))
+		var queues []string
+		n.states[home.Group].View(func(m *core.Machine) { queues = m.QueueNames(name) })
+		slices.Sort(queues)
+		refs = slices.Grow(refs, len(queues))
+		for _, q := range queues {
+			refs = append(refs, api.QueueRef{Name: q, Vhost: name})
 		}
 	}
-	return rows
+	return refs
 }
 
-func (n *Node) queueAt(ref api.QueueRef) (group uint64, q core.QueueInfo, ok bool) {
-	home, ok := n.vhostHome(ref.Vhost)
+// A listing of very many queues has no hurry, and those who wait for a confirm have: it would keep a processor busy for seconds.
+const (
+	queuesAtOnce  = 64                     // are read in one look into a group's state, which waits meanwhile
+	queuesInHaste = 1024                   // are listed without a pause,
+	queuesPause   = 500 * time.Microsecond // and then there is one between two looks
+)
+
+// QueuesAt makes rows of the queues among refs that are there, each with its ref's place. It reads them as it goes.
+func (n *Node) QueuesAt(refs []api.QueueRef) iter.Seq2[int, api.Queue] {
+	return func(yield func(int, api.Queue) bool) {
+		row := n.queueRows()
+		var queues [queuesAtOnce]core.QueueInfo
+		for from, to := 0, 0; from < len(refs); from = to {
+			for to < len(refs) && to-from < queuesAtOnce && refs[to].Vhost == refs[from].Vhost {
+				to++
+			}
+			if from >= queuesInHaste {
+				time.Sleep(queuesPause)
+			}
+			group := n.readQueues(refs[from:to], queues[:])
+			for i := range to - from {
+				if queues[i].Name != "" && !yield(from+i, row(group, &queues[i])) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// readQueues reads queues of one vhost, and leaves one that is gone without a name.
+func (n *Node) readQueues(refs []api.QueueRef, into []core.QueueInfo) (group uint64) {
+	clear(into)
+	home, ok := n.vhostHome(refs[0].Vhost)
 	if ok {
-		n.states[home.Group].View(func(m *core.Machine) { q, ok = m.Queue(ref.Vhost, ref.Name) })
+		n.states[home.Group].View(func(m *core.Machine) {
+			for i, ref := range refs {
+				into[i], _ = m.Queue(ref.Vhost, ref.Name)
+			}
+		})
 	}
-	return home.Group, q, ok
+	return home.Group
 }
 
 // Queue is one queue's row.
 func (n *Node) Queue(vhost, name string) (api.Queue, bool) {
-	rows := n.QueuesAt([]api.QueueRef{{Name: name, Vhost: vhost}})
-	if len(rows) == 0 {
-		return api.Queue{}, false
+	for _, row := range n.QueuesAt([]api.QueueRef{{Name: name, Vhost: vhost}}) {
+		return row, true
 	}
-	return rows[0], true
+	return api.Queue{}, false
 }
 
 // queueRows answers what makes rows of queues; the rows of one listing are of the same moment.
@@ -176,23 +200,25 @@ func orNull(name string) *string {
 
 // Bindings lists bindings, those by which the default exchange reaches every queue included.
 func (n *Node) Bindings(vhost string) []api.Binding {
-	list := func(m *core.Machine, vhost string) []core.BindingInfo {
-		var all []core.BindingInfo
-		for _, q := range m.Queues(vhost) {
-			all = append(all, core.BindingInfo{Vhost: vhost, Destination: q.Name, ToQueue: true, Key: q.Name})
+	rows := []api.Binding{}
+	for _, name := range n.vhostsToList(vhost) {
+		for _, q := range n.QueueRefs(name) {
+			rows = append(rows, bindingRow(0, core.BindingInfo{Vhost: name, Destination: q.Name, ToQueue: true, Key: q.Name}))
 		}
-		return append(all, m.Bindings(vhost)...)
+		rows = append(rows, gather(n, name, (*core.Machine).Bindings, bindingRow)...)
 	}
-	return gather(n, vhost, list, func(_ uint64, b core.BindingInfo) api.Binding {
-		row := api.Binding{
-			Source: b.Source, Vhost: b.Vhost, Destination: b.Destination, DestinationType: "exchange", RoutingKey: b.Key,
-			Arguments: jsontable.Decode(b.Arguments), PropertiesKey: propertiesKeyOf(b.Key, b.Arguments),
-		}
-		if b.ToQueue {
-			row.DestinationType = "queue"
-		}
-		return row
-	})
+	return rows
+}
+
+func bindingRow(_ uint64, b core.BindingInfo) api.Binding {
+	row := api.Binding{
+		Source: b.Source, Vhost: b.Vhost, Destination: b.Destination, DestinationType: "exchange", RoutingKey: b.Key,
+		Arguments: jsontable.Decode(b.Arguments), PropertiesKey: propertiesKeyOf(b.Key, b.Arguments),
+	}
+	if b.ToQueue {
+		row.DestinationType = "queue"
+	}
+	return row
 }
 
 // owned is a consumer with its session.

@@ -16,6 +16,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/cmd/internal/certs/certstest"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
 	"github.com/understudy-mq/understudy/cmd/loopback"
@@ -420,4 +421,12 @@ func TestUnusableCertificatesStopTheStart(t *testing.T) {
 	_, err := Start(context.Background(), options(t, c))
 	wantError(t, err, "/no/such/cert")
 	openFolder(t, c.Data)
+}
+
+// queuesOf lists a vhost's queues.
+func queuesOf(n *Node, vhost string) (rows []api.Queue) {
+	for _, row := range n.QueuesAt(n.QueueRefs(vhost)) {
+		rows = append(rows, row)
+	}
+	return rows
 }

@@ -128,10 +128,8 @@ func (n *Node) Totals(vhosts []string) map[string]any {
 			continue
 		}
 		n.states[home.Group].View(func(m *core.Machine) {
-			for _, q := range m.Queues(vhost) {
-				ready += uint64(q.Ready)
-				unacknowledged += uint64(q.Unacknowledged)
-			}
+			v, _ := m.Vhost(vhost)
+			ready, unacknowledged = ready+v.Ready, unacknowledged+v.Unacknowledged
 		})
 	}
 	counts := totalCounts(ready, unacknowledged)

@@ -201,7 +201,7 @@ func TestPublishersWaitWhileTheStandbyIsFurtherBehindThanTheirPolicyHasIt(t *tes
 
 // messagesIn counts what a queue of the first vhost has.
 func messagesIn(n *Node, queue string) (count uint64) {
-	for _, q := range n.Queues(firstVhost) {
+	for _, q := range queuesOf(n, firstVhost) {
 		if q.Name == queue {
 			count += uint64(q.Messages)
 		}

@@ -1,6 +1,4 @@
-//go:build interop
-
-package tools
+package harness
 
 import (
 	"fmt"
@@ -16,19 +14,12 @@ import (
 	"github.com/understudy-mq/understudy/cmd/loopback"
 )
 
-// bootTime is how long RabbitMQ may take to start on a busy machine.
-const bootTime = 2 * time.Minute
+// rabbitMQBoot is how long RabbitMQ may take to start on a busy machine.
+const rabbitMQBoot = 2 * time.Minute
 
-// rabbitMQ is startRabbitMQ for those who need the admin URL alone.
-func rabbitMQ(t testing.TB) (admin string) {
-	t.Helper()
-	admin, _ = startRabbitMQ(t)
-	return admin
-}
-
-// startRabbitMQ starts the RabbitMQ that is installed, with its management plugin, in folders and on ports of its own, and answers
+// StartRabbitMQ starts the RabbitMQ that is installed, with its management plugin, in folders and on ports of its own, and answers
 // the URLs of its HTTP API and of its AMQP port. It ends with the test.
-func startRabbitMQ(t testing.TB) (admin, amqp string) {
+func StartRabbitMQ(t testing.TB) (admin, amqp string) {
 	t.Helper()
 	programs, err := filepath.Glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server")
 	if err != nil || len(programs) == 0 {
@@ -65,14 +56,14 @@ func startRabbitMQ(t testing.TB) (admin, amqp string) {
 		_ = log.Close()
 	})
 	admin, amqp = "http://"+addresses[1], "amqp://guest:guest@"+addresses[0]+"/"
-	for end := time.Now().Add(bootTime); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(rabbitMQBoot); ; time.Sleep(200 * time.Millisecond) {
 		// It answers before it knows anything of itself.
-		if status, text, err := call(admin, "GET", "/api/nodes", ""); err == nil && status == http.StatusOK && strings.Contains(text, `"os_pid"`) {
+		if text, err := ask(t.Context(), http.MethodGet, admin+"/api/nodes", nil); err == nil && strings.Contains(string(text), `"os_pid"`) {
 			return admin, amqp
 		}
 		if time.Now().After(end) {
 			text, _ := os.ReadFile(log.Name())
-			t.Fatalf("RabbitMQ has not started in %v:\n%s", bootTime, text)
+			t.Fatalf("RabbitMQ has not started in %v:\n%s", rabbitMQBoot, text)
 		}
 	}
 }
