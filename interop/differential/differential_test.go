@@ -20,7 +20,7 @@ func pairsOfOne(t *testing.T, count int) []*Pair {
 	t.Helper()
 	n := harness.Start(t, harness.Options{}).Node(1)
 	broker := func(vhost string) Broker {
-		if err := harness.MakeVhost(t.Context(), "http://"+n.Admin, vhost); err != nil {
+		if err := harness.MakeVhost("http://"+n.Admin, vhost); err != nil {
 			t.Fatal(err)
 		}
 		return Broker{URL: n.URL() + vhost}

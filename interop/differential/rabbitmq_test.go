@@ -30,7 +30,7 @@ func TestUnderstudyAnswersAsRabbitMQDoes(t *testing.T) {
 	for i := range pairsAtOnce {
 		vhost := fmt.Sprintf("walk%d", i)
 		for _, admin := range []string{"http://" + n.Admin, rabbit} {
-			if err := harness.MakeVhost(t.Context(), admin, vhost); err != nil {
+			if err := harness.MakeVhost(admin, vhost); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -100,7 +100,7 @@ func (s *side) connect(i int) error {
 	if err != nil {
 		return err
 	}
-	f.Patience = 10 * time.Second
+	f.Patience = 30 * time.Second // a disk may stall
 	s.conns[i] = &conn{Frames: f, number: i, channels: map[uint16]*channel{}}
 	for n := range uint16(probeChannel + len(queueNames)) {
 		if n == 1 || n == 2 || n >= barrierChannel {

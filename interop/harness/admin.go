@@ -82,13 +82,15 @@ func ask(ctx context.Context, method, url string, body io.Reader) ([]byte, error
 	return answer, nil
 }
 
-// MakeVhost makes a vhost for guest over the HTTP API at an admin URL, be it this broker's or RabbitMQ's.
-func MakeVhost(ctx context.Context, admin, vhost string) error {
-	if _, err := ask(ctx, http.MethodPut, admin+"/api/vhosts/"+vhost, strings.NewReader("{}")); err != nil {
+// MakeVhost makes a vhost for guest over the HTTP API at an admin URL, be it this broker's or RabbitMQ's. A disk that stalls is waited for.
+func MakeVhost(admin, vhost string) error {
+	return Await(time.Minute, func(ctx context.Context) error {
+		if _, err := ask(ctx, http.MethodPut, admin+"/api/vhosts/"+vhost, strings.NewReader("{}")); err != nil {
+			return err
+		}
+		_, err := ask(ctx, http.MethodPut, admin+"/api/permissions/"+vhost+"/guest", strings.NewReader(`{"configure":".*","write":".*","read":".*"}`))
 		return err
-	}
-	_, err := ask(ctx, http.MethodPut, admin+"/api/permissions/"+vhost+"/guest", strings.NewReader(`{"configure":".*","write":".*","read":".*"}`))
-	return err
+	})
 }
 
 // Put sends a JSON body to the admin API as guest.
