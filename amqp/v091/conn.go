@@ -138,9 +138,10 @@ func (c *Conn) part(written <-chan struct{}) {
 // read takes frames until the connection is over.
 func (c *Conn) read() error {
 	var in inbuf
+	mark := lowWaterOf(c.nc)
 	for {
 		in.arrange(int(c.recv.payloadMax()) + wire.FrameOverhead)
-		if c.expectOctets() {
+		if c.expectOctets(mark.raised()) {
 			c.heed()
 			c.burst()
 			if c.recv.phase == finished {
@@ -155,11 +156,15 @@ func (c *Conn) read() error {
 			in.taken(c.recv.input(in.octets()))
 			c.burst()
 		}
-		if c.recv.phase == finished {
+		switch {
+		case c.recv.phase == finished:
 			return nil
-		}
-		if err != nil && !c.interrupted(err) {
+		case errors.Is(err, os.ErrDeadlineExceeded) && mark.raised():
+			mark.lower()
+		case err != nil && !c.interrupted(err):
 			return err
+		case c.recv.phase == running:
+			mark.came(n, time.Now())
 		}
 	}
 }
@@ -240,8 +245,9 @@ func (c *Conn) interrupted(err error) bool {
 }
 
 // expectOctets sets until when the client must be heard of: any octet counts. The time that the broker itself kept the
-// connection waiting does not. It answers whether the reader is called: that is to be heeded first.
-func (c *Conn) expectOctets() bool {
+// connection waiting does not. Where some may lie in the socket unnoticed it is waited for a moment only. It answers whether the reader is
+// called: that is to be heeded first.
+func (c *Conn) expectOctets(unnoticed bool) bool {
 	if c.recv.phase < running {
 		return false
 	}
@@ -252,7 +258,9 @@ func (c *Conn) expectOctets() bool {
 		return true
 	}
 	var until time.Time
-	if d := time.Duration(c.heartbeat.Load()); d > 0 {
+	if d := time.Duration(c.heartbeat.Load()); unnoticed {
+		until = time.Now().Add(lowWaterWait)
+	} else if d > 0 {
 		until = time.Now().Add(2 * d)
 	}
 	_ = c.nc.SetReadDeadline(until)
