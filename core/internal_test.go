@@ -17,7 +17,7 @@ func TestLivenessMovesWithTheLog(t *testing.T) {
 			l.remove(loc(i-2000), 100)
 		}
 	}
-	if cap(l.buckets) > 64 {
+	if cap(l.buckets) > 512 {
 		t.Errorf("%d buckets are held for 2000 entries", cap(l.buckets))
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/understudy-mq/understudy/core/message"
 )
 
-// bucketShift makes the buckets that liveness is counted in: 256 raft indexes each.
-const bucketShift = 8
+// bucketShift makes the buckets that liveness is counted in: 16 raft indexes each, 4 MiB of log at most.
+const bucketShift = 4
 
 // liveness counts the live references to content in the log, per bucket of entries. It is this node's own knowledge,
 // since Locs are; it is counted anew when rows are loaded. Buckets wholly below the floor are not counted.
@@ -88,7 +88,7 @@ func (l *liveness) removeParts(parts []message.Part) {
 }
 
 // Live counts references to content of entries with from <= index < to: of messages that are ready or in flight, and of
-// pieces of big ones. It is cheap, and counts in buckets of 256 entries: at the edges it may count too much, never too
+// pieces of big ones. It is cheap, and counts in buckets of 16 entries: at the edges it may count too much, never too
 // little. Buckets wholly below the floor count nothing.
 func (m *Machine) Live(from, to uint64) int { return m.live.sum(from, to).references }
 

@@ -168,7 +168,7 @@ func (n *node) startRaft() error {
 			},
 		},
 		// Small, so that segments are sealed, emptied and dropped, and checkpoints made, all the time.
-		TickInterval: 5 * time.Millisecond, ElectionTicks: 100, SegmentBytes: 64 << 10, LogBytesMax: 128 << 10,
+		TickInterval: 5 * time.Millisecond, ElectionTicks: 100, SegmentBytes: 64 << 10, LogBytesMax: 32 << 10,
 		CheckpointBytes: 32 << 10, FollowerLagBytes: 192 << 10,
 	}
 	if n.peers == nil {

@@ -144,7 +144,7 @@ func (c *cluster) whole(ctx context.Context, clients []bounds, k *cutter) error 
 func TestPowerLossAtAnySyncOfASingleNodeLosesNothingPromised(t *testing.T) {
 	moved := expectMoved(t)
 	eachSeed(t, 9, func(t *testing.T, ctx context.Context, seed uint64) error {
-		images, err := cutRun(t, ctx, 1, seed, pace{24, 6}, 50, moved)
+		images, err := cutRun(t, ctx, 1, seed, pace{60, 20}, 50, moved)
 		for i, img := range images {
 			if err == nil {
 				err = survives(t, ctx, img, uint64(max(0, i%4-2)*i))
@@ -157,7 +157,7 @@ func TestPowerLossAtAnySyncOfASingleNodeLosesNothingPromised(t *testing.T) {
 func TestPowerLossOfAllThreeNodesAtAnySyncLosesNothingPromised(t *testing.T) {
 	moved := expectMoved(t)
 	eachSeed(t, 4, func(t *testing.T, ctx context.Context, seed uint64) error {
-		images, err := cutRun(t, ctx, 3, seed, pace{400, 120}, 10, moved)
+		images, err := cutRun(t, ctx, 3, seed, pace{1000, 400}, 10, moved)
 		for _, img := range images {
 			if err == nil {
 				err = survives(t, ctx, img, 0)
