@@ -102,7 +102,7 @@ func only(t *testing.T, n *Node) api.LinkHold {
 func TestAHoldThatIsLostShowsBeforeAndAfterAndANewSeedCuresIt(t *testing.T) {
 	t.Parallel() // it waits for the most part
 	from, to := pair(t)
-	from.LinkHoldSeconds, from.LinkHoldDiskPercent = 6, 100
+	from.LinkHoldSeconds = 6
 	source, standby := start(t, from), start(t, to)
 	ready(t, source, standby)
 	send(t, dial(t, source), "work", "kept")

@@ -32,7 +32,6 @@ func pair(t *testing.T) (source, standby config.Config) {
 	source, standby = settings(t, 1), settings(t, 1)
 	source.Link = loopback.Addresses(t, 1)[0]
 	source.LinkServeTokenFile, source.LinkFenceTokenFile = token, token
-	source.LinkHoldDiskPercent = 100 // whatever else fills the disk that the tests run on
 	standby.Data = filepath.Join(t.TempDir(), "standby")
 	standby.LinkSource, standby.LinkTokenFile, standby.Standby = source.Link, token, true
 	return source, standby
