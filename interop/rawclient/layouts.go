@@ -18,6 +18,8 @@ var layouts = map[string]layout{
 	"connection.open-ok":          {10, 41, "s", false},
 	"connection.close":            {10, 50, "hshh", false},
 	"connection.close-ok":         {10, 51, "", false},
+	"connection.blocked":          {10, 60, "s", false},
+	"connection.unblocked":        {10, 61, "", false},
 	"connection.update-secret":    {10, 70, "Ss", false},
 	"connection.update-secret-ok": {10, 71, "", false},
 	"channel.open":                {20, 10, "z", false},

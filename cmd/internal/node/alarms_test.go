@@ -25,9 +25,10 @@ var (
 	lowOnBoth = alarm.Reading{MemoryUsed: 15 << 30, MemoryTotal: 16 << 30, DiskFree: 1 << 20, DiskTotal: 1 << 40}
 )
 
-// startGauged starts a node whose gauges show that all is well.
+// startGauged starts a node whose gauges show that all is well, and that minds them as it does by default.
 func startGauged(t *testing.T, c config.Config) (*Node, *gauge) {
 	t.Helper()
+	c.DiskFreeMin = config.Default().DiskFreeMin
 	g := &gauge{}
 	g.now.Store(&well)
 	o := options(t, c)

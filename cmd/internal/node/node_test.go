@@ -33,7 +33,7 @@ func settings(t *testing.T, id uint64) config.Config {
 	c.Data = filepath.Join(t.TempDir(), fmt.Sprintf("n%d", id))
 	c.AMQP, c.Admin = "127.0.0.1:0", "127.0.0.1:0"
 	c.Peer = loopback.Addresses(t, 1)[0]
-	c.LinkHoldDiskPercent = 100 // whatever else fills the disk that the tests run on
+	c.DiskFreeMin, c.LinkHoldDiskPercent = "0", 100 // whatever else fills the disk that the tests run on
 	return c
 }
 
