@@ -139,4 +139,4 @@ clients:
 .PHONY: apt
 apt:
 	@as=; if [ "$$(id -u)" != 0 ]; then as=sudo; fi; \
-	$$as apt-get update -q && DEBIAN_FRONTEND=noninteractive $$as apt-get install -qy --no-install-recommends $(APT)
+	$$as apt-get -o Acquire::Retries=3 update -q && DEBIAN_FRONTEND=noninteractive $$as apt-get -o Acquire::Retries=3 install -qy --no-install-recommends $(APT)

@@ -43,7 +43,7 @@ func TestANodeWhoseDiskStallsTellsWhatTheOthersHaveCommitted(t *testing.T) {
 	ms[leader].mustSubmit(0, 100)
 	eventually(t, "the others have applied", func() bool { return ms[leader].machine.Count() == 100 })
 	applied, _ := ms[leader].machine.Applied()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	index, err := slow.group().Committed(ctx)
 	if at, _ := slow.machine.Applied(); err != nil || index < applied || at >= applied {

@@ -374,5 +374,5 @@ func (c *client) awaitReady(queue string, n uint64) {
 // awaitThat polls until there is no error.
 func (c *client) awaitThat(condition func() error) {
 	c.t.Helper()
-	must(c.t, harness.Await(5*time.Second, func(context.Context) error { return condition() }))
+	must(c.t, harness.Await(time.Minute, func(context.Context) error { return condition() }))
 }

@@ -143,7 +143,7 @@ func (c *Cluster) connect() {
 
 // serve is a node's command line. Its own address in --cluster is its own listener; the others' are its proxies to them.
 func (c *Cluster) serve(binary string, n *Node) []string {
-	argv := []string{binary, "serve", "--node-id", fmt.Sprint(n.ID), "--data", n.Data, "--amqp", n.AMQP, "--admin", n.Admin, "--peer", n.Peer}
+	argv := []string{binary, "serve", "--disk-free-min", "0", "--node-id", fmt.Sprint(n.ID), "--data", n.Data, "--amqp", n.AMQP, "--admin", n.Admin, "--peer", n.Peer}
 	if len(c.nodes) > 1 && n.ID <= c.opts.Nodes {
 		var members []string
 		for _, m := range c.Members() {
