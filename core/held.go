@@ -32,7 +32,6 @@ type held struct {
 	heldRow
 	timer   timer
 	vhost   *vhost
-	at      int // in vhost.held
 	atQueue int // in queue.held
 }
 
@@ -62,10 +61,10 @@ func (x *heldRow) visit(visit func(message.Loc, uint32)) {
 }
 
 func (v *vhost) addHeld(row heldRow) *held {
-	x := &held{heldRow: row, vhost: v, at: len(v.held)}
+	x := &held{heldRow: row, vhost: v}
 	// What returns at one time returns in its order: each is offered to consumers before the next.
 	x.timer = timer{table: tableHeld, vhost: v.Vhost, rank: row.Number, id: row.ID, owner: x}
-	v.held = append(v.held, x)
+	v.held.add(x)
 	if q := v.queue[row.Queue]; q != nil {
 		x.atQueue = len(q.held)
 		q.held = append(q.held, x)
@@ -83,15 +82,13 @@ func (m *Machine) hold(v *vhost, row heldRow) {
 
 // unhold ends a held message's wait.
 func (m *Machine) unhold(x *held) {
-	if y := take(&x.vhost.held, x.at); y != nil {
-		y.at = x.at
-	}
 	if q := x.vhost.queue[x.Queue]; q != nil {
 		if y := take(&q.held, x.atQueue); y != nil {
 			y.atQueue = x.atQueue
 		}
 	}
 	x.gone = true
+	x.vhost.held.tidy()
 	m.touch(x)
 }
 

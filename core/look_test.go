@@ -49,14 +49,14 @@ func Copies(m *Machine) map[CopyOf]Copy {
 		for _, q := range v.queues {
 			q.ready.each(func(r ready.Ref) { note(q, &r, Copy{Place: CopyReady}) })
 		}
-		for _, x := range v.held {
+		v.held.each(func(x *held) {
 			if q := v.queue[x.Queue]; q != nil {
 				r := x.ref()
 				note(q, &r, Copy{Place: CopyWaiting, Until: x.Until})
 			}
-		}
+		})
 	}
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		for _, h := range s.channels {
 			h.flight.Each(func(tag uint64, r *ledger.Record) {
 				q := s.vhost.queue[r.Queue]

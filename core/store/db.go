@@ -79,7 +79,7 @@ func open(fs vfs.FS, dir string, o Options, kind machineKind) (*DB, error) {
 		fs: fs, dir: dir, o: o, kind: kind, groups: map[uint64]*Group{}, closing: make(chan struct{}),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}), failed: make(chan struct{}),
 	}
-	p, err := pebble.Open(dir, d.pebbleOptions(vfs.OnDiskFull(fs, d.waitForRoom)))
+	p, err := pebble.Open(dir, d.pebbleOptions(vfs.OnDiskFull(ordered{fs}, d.waitForRoom)))
 	if err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", dir, err)
 	}

@@ -56,8 +56,11 @@ func (t *Transport) incoming(conn net.Conn) {
 		}
 		return
 	}
-	if err != nil && t.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-		t.opts.Logger.Warn("a peer's connection ends", "peer", h.From, "remote", conn.RemoteAddr(), "error", err)
+	if err == nil || t.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	if unsaid, say := t.knocking(h.From).tell(err, time.Now()); say {
+		t.opts.Logger.Warn("a peer's connection ends", "peer", h.From, "remote", conn.RemoteAddr(), "error", err, "failures_before", unsaid)
 	}
 }
 

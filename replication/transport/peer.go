@@ -27,8 +27,9 @@ type peer struct {
 func newPeer(t *Transport, id uint64, address string) *peer {
 	p := &peer{id: id, address: address}
 	p.ctx, p.cancel = context.WithCancel(t.ctx)
-	p.bulk = newPipe(t, id, roleBulk, bulkBytesMost)
-	p.urgent = newPipe(t, id, roleUrgent, urgentBytesMost)
+	shared := &trouble{}
+	p.bulk = newPipe(t, id, roleBulk, bulkBytesMost, shared)
+	p.urgent = newPipe(t, id, roleUrgent, urgentBytesMost, shared)
 	return p
 }
 
@@ -58,16 +59,17 @@ type pipe struct {
 	role role
 	most int
 
-	mu     sync.Mutex
-	up     bool
-	queue  []Frame
-	bytes  int
-	wake   chan struct{}
-	reason string // of the last failure logged
+	trouble *trouble // of both of a peer's
+
+	mu    sync.Mutex
+	up    bool
+	queue []Frame
+	bytes int
+	wake  chan struct{}
 }
 
-func newPipe(t *Transport, to uint64, r role, most int) *pipe {
-	return &pipe{t: t, to: to, role: r, most: most, wake: make(chan struct{}, 1)}
+func newPipe(t *Transport, to uint64, r role, most int, shared *trouble) *pipe {
+	return &pipe{t: t, to: to, role: r, most: most, trouble: shared, wake: make(chan struct{}, 1)}
 }
 
 func (p *pipe) put(f Frame) bool {
@@ -108,8 +110,7 @@ func (p *pipe) run(ctx context.Context) {
 		conn, fr, err := p.t.dial(ctx, p.to, p.role)
 		if err == nil {
 			wait = backoffMin
-			p.reason = ""
-			err = p.serve(ctx, conn, fr)
+			err = p.stand(ctx, conn, fr)
 		}
 		if ctx.Err() != nil {
 			return
@@ -124,13 +125,24 @@ func (p *pipe) run(ctx context.Context) {
 	}
 }
 
-// log tells of a failure once, not once per attempt.
+// log tells of a failure, unless it did so a moment ago.
 func (p *pipe) log(err error) {
-	if err == nil || err.Error() == p.reason {
+	if err == nil {
 		return
 	}
-	p.reason = err.Error()
-	p.t.opts.Logger.Warn("no connection to a peer", "peer", p.to, "error", err)
+	if unsaid, say := p.trouble.tell(err, time.Now()); say {
+		p.t.opts.Logger.Warn("no connection to a peer", "peer", p.to, "error", err, "failures_before", unsaid)
+	}
+}
+
+// stand is serve. One connection that stood for a while makes the next failure news.
+func (p *pipe) stand(ctx context.Context, conn net.Conn, fr *frameReader) error {
+	begun := time.Now()
+	err := p.serve(ctx, conn, fr)
+	if time.Since(begun) > soundAfter {
+		p.trouble.over()
+	}
+	return err
 }
 
 // serve sends what is queued until the connection fails. The peer's pongs are awaited: one that no longer reads, or a

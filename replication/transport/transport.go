@@ -58,9 +58,10 @@ type Transport struct {
 	wait     sync.WaitGroup
 	slots    chan struct{}
 
-	mu     sync.Mutex
-	peers  map[uint64]*peer
-	closed bool
+	mu       sync.Mutex
+	peers    map[uint64]*peer
+	troubles map[uint64]*trouble // with incoming connections
+	closed   bool
 }
 
 // Start listens and begins to accept peers.
@@ -68,7 +69,7 @@ func Start(o Options) (*Transport, error) {
 	if o.Advertise == "" {
 		o.Advertise = o.Listen
 	}
-	t := &Transport{opts: o, peers: map[uint64]*peer{}, slots: make(chan struct{}, incomingMost)}
+	t := &Transport{opts: o, peers: map[uint64]*peer{}, troubles: map[uint64]*trouble{}, slots: make(chan struct{}, incomingMost)}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	if o.Listen == "" {
 		return t, nil

@@ -181,7 +181,7 @@ func TestConnectedIsToldAgainAfterABreak(t *testing.T) {
 }
 
 func TestFullQueueDropsAndSaysSo(t *testing.T) {
-	p := newPipe(nil, 2, roleBulk, 1000)
+	p := newPipe(nil, 2, roleBulk, 1000, nil)
 	if p.put(Frame{Payload: make([]byte, 10)}) {
 		t.Error("a frame was taken without a connection")
 	}

@@ -22,6 +22,7 @@ var pastVFS = map[string]string{
 // plain are the folders whose code renames, or syncs a folder, without replication/durable, and why.
 var plain = map[string]string{
 	"replication/durable": "it is the place for it",
+	"core/store":          "it may import nothing of ours, and only syncs the folder that Pebble writes in",
 	"replication/log":     "it keeps its folder open, and places its syncs among its other steps",
 	"cmd/internal/audit":  "several files move on and one sync serves them all",
 	"cmd/powercut":        "it is a file system",
