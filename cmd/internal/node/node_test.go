@@ -32,7 +32,7 @@ func settings(t *testing.T, id uint64) config.Config {
 	c := config.Default()
 	c.NodeID, c.Groups = id, 2
 	c.Data = filepath.Join(t.TempDir(), fmt.Sprintf("n%d", id))
-	c.AMQP, c.Admin = "127.0.0.1:0", "127.0.0.1:0"
+	c.AMQP, c.Admin, c.Link = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	c.Peer = loopback.Addresses(t, 1)[0]
 	c.LinkHoldDiskPercent = 100 // whatever else fills the disk that the tests run on
 	return c
