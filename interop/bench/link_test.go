@@ -83,7 +83,7 @@ func syncsOf(t *testing.T, c *harness.Cluster, n int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*harness.Patience)
 	defer cancel()
 	for i := range n {
 		confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", queue, false, false, amqp.Publishing{DeliveryMode: amqp.Persistent})
