@@ -73,6 +73,11 @@ func (h *channel) reachNamed(x *settlement, multiple bool) bool {
 func (m *Machine) settleRange(h *channel, x *settlement, gathered uint32) {
 	outcome := entry.Outcome(x.Outcome)
 	if outcome == entry.Released || outcome == entry.Modified {
+		for tag := h.flight.Next(x.First); tag != 0 && tag <= x.Last; tag = h.flight.Next(tag + 1) {
+			if x.covers(h, tag, gathered) && h.failsAgain(tag, outcome) {
+				m.settleTag(h, tag, outcome, gathered)
+			}
+		}
 		// Newest first: each then goes in front of the one before it.
 		for tag := h.flight.Before(x.Last); tag >= max(x.First, 1); tag = h.flight.Before(tag - 1) {
 			if x.covers(h, tag, gathered) {
@@ -172,6 +177,20 @@ func countFailure(r *ready.Ref) {
 	if r.Flags>>countShift < 1<<(32-countShift)-1 {
 		r.Flags += countOne
 	}
+}
+
+// failsAgain says whether a delivery has failed too often once it is given back. Such die in order, before the others go back.
+func (h *channel) failsAgain(tag uint64, outcome entry.Outcome) bool {
+	r := h.flight.Get(tag)
+	q := h.session.vhost.queueByID(r.Queue)
+	if q == nil || q.set.deliveryLimit == none || r.Flags&flagNoAck != 0 {
+		return false
+	}
+	x := r.Ref
+	if outcome == entry.Modified {
+		countFailure(&x)
+	}
+	return q.failedTooOften(&x)
 }
 
 // failedTooOften says whether a message has failed more often than the queue allows.
