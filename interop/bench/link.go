@@ -63,7 +63,7 @@ func compare(p *harness.Pair, l load, warmup, duration time.Duration, rounds int
 		if err := each(p.Standby, (*harness.Node).Resume); err != nil {
 			return c, err
 		}
-		if err := p.WaitCaughtUp(time.Minute); err != nil {
+		if err := p.WaitCaughtUp(harness.Patience); err != nil {
 			return c, err
 		}
 		if err := measured(&c.with); err != nil {
@@ -89,7 +89,7 @@ func (l load) half(p *harness.Pair, warmup, duration time.Duration) (load, error
 	}
 	f, err := measure(p.Source, l, warmup, duration)
 	l.rate = int(f.consumeRate/2) / l.queues
-	return l, errors.Join(err, each(p.Standby, (*harness.Node).Resume), p.WaitCaughtUp(time.Minute))
+	return l, errors.Join(err, each(p.Standby, (*harness.Node).Resume), p.WaitCaughtUp(harness.Patience))
 }
 
 // String is a table: each round, the medians, and how the two sides compare. How publishes fall together decides how many syncs

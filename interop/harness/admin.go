@@ -84,7 +84,7 @@ func ask(ctx context.Context, method, url string, body io.Reader) ([]byte, error
 
 // MakeVhost makes a vhost for guest over the HTTP API at an admin URL, be it this broker's or RabbitMQ's. A disk that stalls is waited for.
 func MakeVhost(admin, vhost string) error {
-	return Await(time.Minute, func(ctx context.Context) error {
+	return Await(Patience, func(ctx context.Context) error {
 		if _, err := ask(ctx, http.MethodPut, admin+"/api/vhosts/"+vhost, strings.NewReader("{}")); err != nil {
 			return err
 		}

@@ -162,7 +162,7 @@ func (n *Node) Pause() error {
 	if err := n.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return Await(5*time.Second, func(context.Context) error { return standsStill(n.Pid()) })
+	return Await(Patience, func(context.Context) error { return standsStill(n.Pid()) })
 }
 
 // standsStill fails while a thread of a process is not stopped. A process that is gone has none.

@@ -66,7 +66,7 @@ func StartPair(t testing.TB, o PairOptions) *Pair {
 	t.Helper()
 	p := NewPair(t, o)
 	for _, step := range []func() error{
-		p.StartSource, func() error { return p.StartStandby(t.Context()) }, func() error { return p.WaitCaughtUp(time.Minute) },
+		p.StartSource, func() error { return p.StartStandby(t.Context()) }, func() error { return p.WaitCaughtUp(Patience) },
 	} {
 		if err := step(); err != nil {
 			t.Fatal(err)

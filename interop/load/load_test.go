@@ -53,7 +53,7 @@ func TestALoadGoesOnOverAKilledNodeAndItsHistoryIsGood(t *testing.T) {
 func confirmed(t *testing.T, l *Load, n int64) {
 	t.Helper()
 	was := l.History.Confirmed()
-	if err := harness.Await(time.Minute, func(context.Context) error {
+	if err := harness.Await(harness.Patience, func(context.Context) error {
 		if now := l.History.Confirmed() - was; now < n {
 			return fmt.Errorf("%d of %d confirmed", now, n)
 		}
