@@ -35,7 +35,7 @@ func TestLinkCost(t *testing.T) {
 			continue
 		}
 		t.Run(l.name, func(t *testing.T) {
-			p, err := attach(t, harness.PairOptions{Nodes: l.nodes, Direct: true})
+			p, err := attach(t, harness.PairOptions{Nodes: l.nodes, Direct: true}, *measuring)
 			if err == nil && l.rate == 0 {
 				l, err = l.half(p, warmup, lasts)
 			}
