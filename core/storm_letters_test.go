@@ -32,9 +32,14 @@ type victim struct {
 	certain bool         // it has died
 	number  uint64       // of its letter, 0 for none
 	reason  string       // that the letter gives
-	tag     uint64       // of one in flight
+	tag     uint64       // of one in flight, and
+	session uint64
+	channel uint16
 	lane    int
 }
+
+// inFlight says whether it died while it was in flight.
+func (v *victim) inFlight() bool { return v.reason == "rejected" || v.reason == "delivery_limit" }
 
 // inquests is how much the inquests of a run have looked at.
 type inquests struct {
@@ -86,7 +91,7 @@ func (q *inquest) findVictims() {
 		if !there { // it may have died before its queue went
 			look = q.queues[[2]uint32{at.Vhost, at.Queue}]
 		}
-		v := &victim{at: at, look: look, tag: old.Tag, lane: old.Priority}
+		v := &victim{at: at, look: look, tag: old.Tag, session: old.Session, channel: old.Channel, lane: old.Priority}
 		if letter, ok := q.kept[core.MessageOf{Vhost: at.Vhost, Number: at.Number}]; ok {
 			v.letter = &letter
 		}
@@ -373,20 +378,25 @@ func (q *inquest) order() {
 		vhost, queue uint32
 		reason       string
 		lane         int
+		session      uint64 // of what was in flight when it died: that dies by channels
+		channel      uint16
 	}
 	all := map[cause][]*victim{}
 	for _, list := range q.victims {
 		for _, v := range list {
 			_, commit := q.cmds[0].(*entry.TxCommit) // which settles in the order of its settlements
-			if v.number != 0 && v.reason != "delivery_limit" && !commit {
-				at := cause{v.at.Vhost, v.at.Queue, v.reason, v.lane}
+			if v.number != 0 && !commit {
+				at := cause{vhost: v.at.Vhost, queue: v.at.Queue, reason: v.reason, lane: v.lane}
+				if v.inFlight() {
+					at.session, at.channel = v.session, v.channel
+				}
 				all[at] = append(all[at], v)
 			}
 		}
 	}
 	for at, list := range all {
 		slices.SortFunc(list, func(a, b *victim) int {
-			if at.reason == "rejected" {
+			if a.inFlight() {
 				return int(a.tag) - int(b.tag)
 			}
 			return int(a.at.Number) - int(b.at.Number)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/coretest"
@@ -15,33 +14,24 @@ import (
 )
 
 var (
-	stormOperations = flag.Int("storm-operations", 20_000, "operations of the random test of everything together")
-	stormPairs      = flag.Bool("storm-pairs", false, "print how often what was at work together in one queue")
-	stormSeed       = flag.Uint64("storm-seed", 1, "seed of the random test of everything together, 0 for a new one")
+	storms     = coretest.NewWalks("storm", "./core -run TestEverythingTogether", 20_000, 400)
+	stormPairs = flag.Bool("storm-pairs", false, "print how often what was at work together in one queue")
 )
-
-// operationsPerStorm is how long a machine lives in it, in steps.
-const operationsPerStorm = 400
 
 // TestEverythingTogether drives the machine with random commands about everything that it knows, all in one life. No model tells what
 // must come; what must never come is judged: core.Audit recounts each machine after each entry, coretest.Driver compares the
 // machine, which restarts, with a replica, which does not, and with a standby, calm looks at what became of each message, and an inquest at what died.
 func TestEverythingTogether(t *testing.T) {
-	seed := *stormSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
 	together, seen := &core.Together{}, inquests{}
-	for done := 0; done < *stormOperations; done += operationsPerStorm {
+	storms.Run(func(seed uint64, operations int) {
 		x := newStorm(t, seed)
 		x.calm.seen = &seen
 		if *stormPairs {
 			x.d.Audit = together.Audit
 		}
-		x.run(min(operationsPerStorm, *stormOperations-done))
-		seed++
-	}
-	if *stormOperations >= 20_000 && (seen.letters < *stormOperations/100 || seen.unknown > seen.letters/20 || min(seen.destinations, seen.deaths, seen.ordered) < seen.letters/10) {
+		x.run(operations)
+	})
+	if n := storms.Operations(); n >= 20_000 && (seen.letters < n/100 || seen.unknown > seen.letters/20 || min(seen.destinations, seen.deaths, seen.ordered) < seen.letters/10) {
 		t.Errorf("too little was looked at: %+v", seen)
 	}
 	if *stormPairs {
@@ -73,8 +63,7 @@ func (x *storm) source() *rand.Rand { return x.r }
 // Fatalf tells what was done, and how to do it again.
 func (x *storm) Fatalf(format string, args ...any) {
 	x.Helper()
-	x.T.Fatalf("%s\n%s\nagain: go test ./core -run TestEverythingTogether -storm-seed=%d -storm-operations=%d",
-		strings.Join(x.log[max(0, len(x.log)-60):], "\n"), fmt.Sprintf(format, args...), x.seed, operationsPerStorm)
+	x.T.Fatalf("%s\n%s\n%s", strings.Join(x.log[max(0, len(x.log)-60):], "\n"), fmt.Sprintf(format, args...), storms.Again(x.seed))
 }
 
 // Fatal is Fatalf for coretest.
