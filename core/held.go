@@ -110,17 +110,27 @@ func (x *held) due(m *Machine) {
 	if x.Exchange == "" || v.exchange[x.Exchange] != nil {
 		m.routes = m.routeKeys(v, x.Exchange, &x.Letter, m.routes, []string{x.Letter.Key}, x.Letter.CC, x.Letter.BCC)
 	}
-	marks := marks{priority: x.Letter.Priority, ttl: x.TTL, body: x.Body}
-	if v.rejecting > 0 && m.refused(v, marks.body) || len(m.routes) == 0 {
-		m.live.removeParts(x.Parts)
-	} else {
-		m.freshen(v)
-		v.Messages++
-		m.touch(v)
-		letter := x.Letter
-		m.enqueueAll(v, ready.Ref{Number: v.Messages, Loc: uint64(x.Loc), Size: x.Size}, &marks, &letter, x.Parts)
-	}
+	m.arrive(x)
 	m.live.remove(uint64(x.Loc), x.Size)
+}
+
+// arrive enters a message whose delay is over into the queues that it is routed to.
+func (m *Machine) arrive(x *held) {
+	if len(m.routes) == 0 {
+		m.live.removeParts(x.Parts)
+		return
+	}
+	v := x.vhost
+	m.freshen(v)
+	v.Messages++
+	m.touch(v)
+	r := ready.Ref{Number: v.Messages, Loc: uint64(x.Loc), Size: x.Size}
+	marks, letter := marks{priority: x.Letter.Priority, ttl: x.TTL, body: x.Body}, x.Letter
+	if v.rejecting > 0 && m.refused(v, marks.body) {
+		m.turnAway(v, r, &marks, &letter, x.Parts)
+		return
+	}
+	m.enqueueAll(v, r, &marks, &letter, x.Parts)
 }
 
 func (x *held) ref() ready.Ref {

@@ -50,7 +50,7 @@ func DialBare(amqpURL string) (*Frames, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial: %w", err)
 	}
-	return &Frames{nc: nc, r: bufio.NewReaderSize(nc, 256<<10), FrameMax: frameBytesMax, Patience: 10 * time.Second}, nil
+	return &Frames{nc: nc, r: bufio.NewReaderSize(nc, 256<<10), FrameMax: frameBytesMax, Patience: time.Minute}, nil
 }
 
 // DialFrames connects to an amqp:// URL, opens the connection and no channel.
