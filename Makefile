@@ -47,8 +47,8 @@ check: lint ## the fast loop: lint and the tests beside the code
 # Black-box tests run one package at a time: they share the machine's disk and two cores with the nodes that they start.
 .PHONY: test
 test: lint clients ## everything that CI runs; a skipped test fails it
-	$(GO) run ./cmd/internal/tidy/runtests -timeout 6m $$($(PACKAGES) | grep -v /interop)
-	$(GO) run ./cmd/internal/tidy/runtests -timeout 8m -p 1 ./interop/...
+	$(GO) run ./cmd/internal/tidy/runtests -timeout 12m $$($(PACKAGES) | grep -v /interop)
+	$(GO) run ./cmd/internal/tidy/runtests -timeout 15m -p 1 ./interop/...
 
 .PHONY: race
 race: ## the tests beside the code under the race detector
@@ -139,4 +139,4 @@ clients:
 .PHONY: apt
 apt:
 	@as=; if [ "$$(id -u)" != 0 ]; then as=sudo; fi; \
-	$$as apt-get update -q && DEBIAN_FRONTEND=noninteractive $$as apt-get install -qy --no-install-recommends $(APT)
+	$$as apt-get -o Acquire::Retries=3 update -q && DEBIAN_FRONTEND=noninteractive $$as apt-get -o Acquire::Retries=3 install -qy --no-install-recommends $(APT)

@@ -3,7 +3,6 @@ package amqp_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	client "github.com/rabbitmq/amqp091-go"
 )
@@ -21,7 +20,7 @@ func TestWhatABusyClientSendsLastIsServedToo(t *testing.T) {
 	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	body := make([]byte, 1000)
 	for round := range 10 {

@@ -41,7 +41,7 @@ func published(channel uint16, exchange, key, body string, properties ...byte) [
 // run plays steps over one connection with channel 1 open.
 func (c *rawClient) run(steps ...step) {
 	c.t.Helper()
-	_ = c.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.nc.SetReadDeadline(time.Now().Add(patience))
 	for i, s := range steps {
 		c.write(s.send)
 		for _, want := range s.want {

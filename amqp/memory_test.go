@@ -112,7 +112,7 @@ func serve(t testing.TB, change func(*amqp.Options)) (*amqp.Server, *memory, str
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background(), l, nil) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := s.Close(ctx, "shutdown"); err != nil {
 			t.Error(err)

@@ -111,6 +111,11 @@ func (m *Machine) release(h *channel, how entry.Outcome) {
 	for len(h.consumers) > 0 {
 		m.removeConsumer(h.consumers[len(h.consumers)-1])
 	}
+	for tag := h.flight.Next(1); tag != 0; tag = h.flight.Next(tag + 1) {
+		if h.failsAgain(tag, how) {
+			m.giveBack(h, tag, how)
+		}
+	}
 	for tag := h.flight.Before(h.LastTag); tag != 0; tag = h.flight.Before(tag - 1) {
 		m.giveBack(h, tag, how)
 	}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/understudy-mq/understudy/core/entry"
@@ -28,8 +29,9 @@ func cleanName(name string) string {
 func reserved(name string) bool { return strings.HasPrefix(name, "amq.") }
 
 func (v *vhost) addExchange(row exchangeRow) *exchange {
-	x := &exchange{exchangeRow: row, at: len(v.exchanges)}
-	v.exchanges = append(v.exchanges, x)
+	x := &exchange{exchangeRow: row}
+	at, _ := v.searchExchange(x.Name)
+	v.exchanges = slices.Insert(v.exchanges, at, x)
 	v.exchange[x.Name] = x
 	v.router.Declare(x.Name, x.Type)
 	if x.Delayed {
@@ -37,6 +39,10 @@ func (v *vhost) addExchange(row exchangeRow) *exchange {
 	}
 	v.configureExchange(x)
 	return x
+}
+
+func (v *vhost) searchExchange(name string) (at int, ok bool) {
+	return slices.BinarySearchFunc(v.exchanges, name, func(x *exchange, name string) int { return strings.Compare(x.Name, name) })
 }
 
 const typeDelayed = "x-delayed-message"
@@ -97,7 +103,9 @@ func (m *Machine) applyExchangeDeclare(x *entry.ExchangeDeclare) {
 			code, text = CodeNotFound, "no "+v.named("exchange", x.Name)
 		}
 	} else {
-		code, text = v.checkExchangeDeclare(x, old)
+		if code, text = v.checkExchangeDeclare(x, old); code == CodeOK && old == nil {
+			code, text = m.checkExchanges(v, x.Name)
+		}
 	}
 	if code != CodeOK {
 		m.refuse(h, entry.KindExchangeDeclare, code, text)
@@ -194,10 +202,8 @@ func (m *Machine) deleteDoomed(v *vhost) {
 		for len(x.to) > 0 {
 			m.removeBinding(v, x.to[len(x.to)-1])
 		}
-		last := len(v.exchanges) - 1
-		v.exchanges[x.at] = v.exchanges[last]
-		v.exchanges[x.at].at = x.at
-		v.exchanges = v.exchanges[:last]
+		at, _ := v.searchExchange(x.Name)
+		v.exchanges = slices.Delete(v.exchanges, at, at+1)
 		delete(v.exchange, x.Name)
 		v.router.Delete(x.Name)
 		if x.Delayed {

@@ -56,7 +56,7 @@ func (m *Machine) detachAll(reason string) {
 
 func (m *Machine) detachWhere(reason string, meant func(*session) bool) {
 	var held []*session
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		if meant(s) {
 			held = append(held, s)
 		}

@@ -103,21 +103,12 @@ func (m *Machine) newSession(v *vhost, old *session, x *entry.Attach) *session {
 func (m *Machine) addSession(s *session) {
 	v := s.vhost
 	v.sessions++
-	m.sessions = append(m.sessions, s)
+	m.sessions.add(s)
 	m.session[s.ID] = s
 	if s.named() {
 		v.byKey[sessionKey{s.User, s.Key}] = s
 		v.namedOf[s.User]++
 		s.timer = timer{table: tableSession, id: s.ID, owner: s}
-	}
-}
-
-// eachSession visits the sessions by id. None may end meanwhile.
-func (m *Machine) eachSession(visit func(*session)) {
-	for _, s := range m.sessions {
-		if !s.gone {
-			visit(s)
-		}
 	}
 }
 
@@ -191,9 +182,6 @@ func (m *Machine) applySessionClose(x *entry.SessionClose) {
 	m.end(s, entry.Released)
 }
 
-// endedMost is how many ended sessions may stay in the list of all before it is made anew.
-const endedMost = 64
-
 // end ends a session: its channels close, and its exclusive queues go.
 func (m *Machine) end(s *session, how entry.Outcome) {
 	m.closeChannels(s, how)
@@ -221,10 +209,7 @@ func (m *Machine) end(s *session, how entry.Outcome) {
 	}
 	s.gone = true
 	m.touch(s)
-	if m.ended++; m.ended > endedMost && m.ended > len(m.sessions)/2 {
-		m.sessions = slices.DeleteFunc(m.sessions, func(s *session) bool { return s.gone })
-		m.ended = 0
-	}
+	m.sessions.tidy()
 }
 
 func (m *Machine) closeChannels(s *session, how entry.Outcome) {

@@ -13,7 +13,7 @@ func (m *Machine) applySettle(x *entry.Settle) {
 	if h == nil {
 		return
 	}
-	what := settled{Outcome: uint8(x.Outcome.Fate()), First: x.First, Last: x.Last}
+	what := settlement{settled: settled{Outcome: uint8(x.Outcome.Fate()), First: x.First, Last: x.Last}}
 	if !h.session.named() {
 		if !h.reach(&what, x.Multiple) {
 			m.refuseSettle(h, x.Outcome, fmt.Sprintf("unknown delivery tag %d", what.Last))
@@ -31,7 +31,7 @@ func (m *Machine) applySettle(x *entry.Settle) {
 }
 
 // reach finds what a settlement means; false, and the tag in Last, if one is not there.
-func (h *channel) reach(x *settled, multiple bool) bool {
+func (h *channel) reach(x *settlement, multiple bool) bool {
 	if multiple {
 		x.First = 0
 		if x.Last == 0 {
@@ -49,7 +49,7 @@ func (h *channel) reach(x *settled, multiple bool) bool {
 
 // reachNamed is reach for a named session: what is settled is no error, and a multiple settlement means what was sent on
 // one attachment.
-func (h *channel) reachNamed(x *settled, multiple bool) bool {
+func (h *channel) reachNamed(x *settlement, multiple bool) bool {
 	if !multiple {
 		x.Last = max(x.First, x.Last)
 		return x.First > 0 && x.Last <= h.LastTag
@@ -70,9 +70,14 @@ func (h *channel) reachNamed(x *settled, multiple bool) bool {
 }
 
 // settleRange settles what the client may settle of a range of tags; of those with the flag gathered, if it is given.
-func (m *Machine) settleRange(h *channel, x *settled, gathered uint32) {
+func (m *Machine) settleRange(h *channel, x *settlement, gathered uint32) {
 	outcome := entry.Outcome(x.Outcome)
 	if outcome == entry.Released || outcome == entry.Modified {
+		for tag := h.flight.Next(x.First); tag != 0 && tag <= x.Last; tag = h.flight.Next(tag + 1) {
+			if x.covers(h, tag, gathered) && h.failsAgain(tag, outcome) {
+				m.settleTag(h, tag, outcome, gathered)
+			}
+		}
 		// Newest first: each then goes in front of the one before it.
 		for tag := h.flight.Before(x.Last); tag >= max(x.First, 1); tag = h.flight.Before(tag - 1) {
 			if x.covers(h, tag, gathered) {
@@ -89,7 +94,7 @@ func (m *Machine) settleRange(h *channel, x *settled, gathered uint32) {
 }
 
 // covers says whether a settlement means a delivery in its range.
-func (x *settled) covers(h *channel, tag uint64, gathered uint32) bool {
+func (x *settlement) covers(h *channel, tag uint64, gathered uint32) bool {
 	r := h.flight.Get(tag)
 	return r.Flags&(flagNoAck|flagGathered) == gathered && (x.Epoch == 0 || h.sentUnder(tag) == x.Epoch)
 }
@@ -174,6 +179,20 @@ func countFailure(r *ready.Ref) {
 	}
 }
 
+// failsAgain says whether a delivery has failed too often once it is given back. Such die in order, before the others go back.
+func (h *channel) failsAgain(tag uint64, outcome entry.Outcome) bool {
+	r := h.flight.Get(tag)
+	q := h.session.vhost.queueByID(r.Queue)
+	if q == nil || q.set.deliveryLimit == none || r.Flags&flagNoAck != 0 {
+		return false
+	}
+	x := r.Ref
+	if outcome == entry.Modified {
+		countFailure(&x)
+	}
+	return q.failedTooOften(&x)
+}
+
 // failedTooOften says whether a message has failed more often than the queue allows.
 func (q *queue) failedTooOften(r *ready.Ref) bool {
 	return q.set.deliveryLimit != none && int64(r.Flags>>countShift) > q.set.deliveryLimit
@@ -194,7 +213,7 @@ func (m *Machine) applyRecover(x *entry.Recover) {
 		m.askAgain(h)
 		return
 	}
-	m.settleRange(h, &settled{Outcome: uint8(entry.Released), Last: h.LastTag}, 0)
+	m.settleRange(h, &settlement{settled: settled{Outcome: uint8(entry.Released), Last: h.LastTag}}, 0)
 }
 
 // applyWritten renews windows for what has reached the socket, and settles its no-ack deliveries.

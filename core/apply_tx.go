@@ -58,7 +58,12 @@ func (p *pending) visit(visit func(message.Loc, uint32)) {
 type settled struct {
 	Outcome     uint8
 	First, Last uint64
-	Epoch       uint64 // attachment on which the deliveries that are meant were last sent, 0 for any
+}
+
+// settlement is one of which not all that is in the range is meant.
+type settlement struct {
+	settled
+	Epoch uint64 // attachment on which the deliveries that are meant were last sent, 0 for any
 }
 
 // noAttachment is the Epoch of a settlement that means no delivery.
@@ -68,7 +73,6 @@ func (x *settled) code(c *rowCoder) {
 	c.u8(&x.Outcome)
 	c.u64(&x.First)
 	c.u64(&x.Last)
-	c.u64(&x.Epoch)
 }
 
 func (h *channelRow) codeTx(c *rowCoder) {
@@ -144,19 +148,25 @@ func (m *Machine) gather(h *channel, x *entry.Publish, offset int, marks *marks,
 	m.touch(h)
 }
 
-// settleLater marks deliveries for a settlement that waits for its commit.
-func (m *Machine) settleLater(h *channel, x *settled, said entry.Outcome) {
-	if len(h.Settled) == txMost {
-		m.refuseSettle(h, said, "transaction is too large")
-		return
-	}
+// settleLater marks deliveries for a settlement that waits for its commit. It is kept as ranges without those in between that it does not
+// mean: they may be sent again, and settled in another way, before the commit.
+func (m *Machine) settleLater(h *channel, x *settlement, said entry.Outcome) {
+	open := false
 	for tag := h.flight.Next(x.First); tag != 0 && tag <= x.Last; tag = h.flight.Next(tag + 1) {
-		if x.covers(h, tag, 0) {
-			m.mark(h, tag, flagGathered, 0)
+		switch {
+		case !x.covers(h, tag, 0):
+			open = open && !h.unsettled(tag)
+			continue
+		case !open:
+			h.Settled = append(h.Settled, settled{Outcome: x.Outcome, First: tag})
+			open = true
 		}
+		h.Settled[len(h.Settled)-1].Last = tag
+		m.mark(h, tag, flagGathered, 0)
 	}
-	h.Settled = append(h.Settled, *x)
-	m.touch(h)
+	if m.touch(h); len(h.Settled) > txMost {
+		m.refuseSettle(h, said, "transaction is too large")
+	}
 }
 
 // mark changes the flags of a delivery.
@@ -200,7 +210,7 @@ func (m *Machine) applyTxCommit(x *entry.TxCommit) {
 		m.commitPublish(h, &published[i])
 	}
 	for i := range settlements {
-		m.settleRange(h, &settlements[i], flagGathered)
+		m.settleRange(h, &settlement{settled: settlements[i]}, flagGathered)
 	}
 	m.reply(h, entry.KindTxCommit, false)
 }

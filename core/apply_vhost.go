@@ -98,7 +98,7 @@ func (m *Machine) applyVhostDelete(x *entry.VhostDelete) {
 	m.drainLater(v)
 	delete(m.vhost, v.Name)
 	var held []*session
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		if s.vhost == v {
 			held = append(held, s)
 		}

@@ -23,7 +23,7 @@ func Audit(m *Machine) error {
 	for _, v := range m.vhosts {
 		a.vhost(v)
 	}
-	m.eachSession(func(s *session) { a.session(s) })
+	m.sessions.each(func(s *session) { a.session(s) })
 	return errors.Join(a.wrong...)
 }
 
@@ -49,21 +49,24 @@ func (a *audit) lists() {
 	m := a.m
 	same(a, len(m.waiting)+len(m.owing)+len(m.touched)+len(m.doomed), 0, "left of an entry")
 	a.must(slices.IsSortedFunc(m.vhosts, func(x, y *vhost) int { return cmp.Compare(x.Vhost, y.Vhost) }), "vhosts are not in order")
-	n, gone := 0, 0
-	for _, s := range m.sessions {
-		if s.gone {
-			gone++
-			continue
-		}
-		n++
-		a.must(m.session[s.ID] == s, "session %d is not found", s.ID)
-	}
-	same(a, len(m.session), n, "sessions")
-	same(a, m.ended, gone, "ended sessions in the list")
-	a.must(slices.IsSortedFunc(m.sessions, func(x, y *session) int { return cmp.Compare(x.ID, y.ID) }), "sessions are not in order")
+	m.sessions.each(func(s *session) { a.must(m.session[s.ID] == s, "session %d is not found", s.ID) })
+	same(a, m.sessions.len(), len(m.session), "sessions by id")
+	inOrder(a, &m.sessions, func(s *session) uint64 { return s.ID }, "sessions")
+	inOrder(a, &m.dedup.windows, func(w *window) uint64 { return w.Chunk }, "windows")
 	for _, v := range m.vhosts {
 		same(a, slices.Contains(m.draining, v), v.Deleted || len(v.remains) > 0, "vhost %d is to be drained", v.Vhost)
 	}
+}
+
+// inOrder checks that a series is in the order of its objects' numbers, knows how many are gone, and has one that is there at each end.
+func inOrder[T object](a *audit, s *series[T], number func(T) uint64, what string) {
+	gone := 0
+	for _, o := range s.list {
+		gone += count(o.state().gone)
+	}
+	same(a, s.gone, gone, "%s that are gone", what)
+	a.must(slices.IsSortedFunc(s.list, func(x, y T) int { return cmp.Compare(number(x), number(y)) }), "%s are not in order", what)
+	a.must(len(s.list) == 0 || !s.oldest().state().gone && !s.newest().state().gone, "%s begin or end with one that is gone", what)
 }
 
 // timers checks that everything is scheduled for when it says itself that it is due.
@@ -101,7 +104,7 @@ func (a *audit) liveness() {
 
 func (a *audit) dedup() {
 	ids, publishers, windows := 0, 0, 0
-	a.m.eachSession(func(s *session) {
+	a.m.sessions.each(func(s *session) {
 		for _, w := range s.windows {
 			windows++
 			ids += w.len()
@@ -115,7 +118,7 @@ func (a *audit) dedup() {
 	})
 	same(a, len(a.m.dedup.seen), ids, "ids")
 	same(a, a.m.dedup.publishers, publishers, "publishers")
-	same(a, len(a.m.dedup.windows)-a.m.dedup.gone, windows, "windows")
+	same(a, a.m.dedup.windows.len(), windows, "windows")
 }
 
 // holders are what a vhost's messages are referred to by.
@@ -135,15 +138,15 @@ func (a *audit) vhost(v *vhost) {
 	for _, x := range v.remains {
 		x.list.Each(func(r ready.Ref) { h.hold(&r, x.Queue) })
 	}
-	for i, x := range v.held {
-		same(a, x.at, i, "place of held %d", x.ID)
+	inOrder(a, &v.held, func(x *held) uint64 { return x.ID }, "held")
+	v.held.each(func(x *held) {
 		if x.Queue != 0 {
 			r := x.ref()
 			h.hold(&r, x.Queue)
 			a.must(v.queue[x.Queue] != nil, "held %d has lost its queue", x.ID)
 		}
-	}
-	a.m.eachSession(func(s *session) {
+	})
+	a.m.sessions.each(func(s *session) {
 		for _, c := range s.channels {
 			if s.vhost != v {
 				continue
@@ -209,8 +212,9 @@ func (a *audit) indexes(v *vhost) {
 		a.must(b.at == i && v.binding[b.identity] == b, "binding %q is not in its place", b.identity)
 		byHeaders += count(b.source.Type.String() == "headers")
 	}
-	for i, x := range v.exchanges {
-		a.must(x.at == i && v.exchange[x.Name] == x, "exchange %s is not in its place", x.Name)
+	a.must(slices.IsSortedFunc(v.exchanges, func(x, y *exchange) int { return cmp.Compare(x.Name, y.Name) }), "exchanges are not in order")
+	for _, x := range v.exchanges {
+		a.must(v.exchange[x.Name] == x, "exchange %s is not found", x.Name)
 		delaying += count(x.Delayed)
 	}
 	same(a, len(v.queue), len(v.queues), "queues by id")
@@ -235,7 +239,7 @@ func count(yes bool) int {
 
 func (a *audit) sessionsOf(v *vhost) {
 	n, named := 0, map[string]uint32{}
-	a.m.eachSession(func(s *session) {
+	a.m.sessions.each(func(s *session) {
 		if s.vhost != v {
 			return
 		}

@@ -152,3 +152,38 @@ func processorTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// BenchmarkDeletedVhost takes apart a vhost in which messages wait for their time, in the pieces that Ticks take.
+func BenchmarkDeletedVhost(b *testing.B) {
+	const waiting = 300_000
+	for b.Loop() {
+		b.StopTimer()
+		d := started(b)
+		m, index := d.Machine, d.Index
+		apply := func(batch entry.Batch) {
+			index++
+			if err := m.Apply(index, coretest.Entry(1, batch), &core.Effects{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		commands := entry.Append(nil, &entry.ExchangeDeclare{Ref: ref, Name: "later", Type: "x-delayed-message", Arguments: table("x-delayed-type", "direct")})
+		for i := range waiting {
+			record := coretest.Record("later", "q", table("x-delay", int32(10_000_000+i)), "x")
+			if commands = entry.AppendPublish(commands, &entry.Publish{Ref: ref, Record: record}); i%1000 == 999 {
+				_, _, seq := m.Incarnation(1)
+				apply(entry.Batch{Node: 1, Incarnation: 1, Seq: seq + 1, Commands: commands})
+				commands = nil
+			}
+		}
+		b.StartTimer()
+		before := processorTime(b)
+		apply(entry.Batch{Commands: entry.Append(nil, &entry.VhostDelete{ID: m.Vhosts()[0].ID})})
+		for m.NextDeadline() == 1 {
+			apply(entry.Batch{Commands: entry.Append(nil, &entry.Tick{})})
+		}
+		b.ReportMetric(float64(processorTime(b)-before)/waiting, "cpu-ns/message")
+		if left, _ := m.Live(0, 1<<40); left != 0 {
+			b.Fatal(left)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import "fmt"
 // memory. They are the machine's, the same in every version that reads an entry: replicas must agree on a refusal.
 type bounds struct {
 	queues     int // per vhost
+	exchanges  int // per vhost
 	bindings   int // per vhost
 	consumers  int // per channel
 	copies     int // keys in the CC and BCC headers of a message
@@ -21,7 +22,7 @@ type bounds struct {
 	cascades int
 }
 
-var ourBounds = bounds{queues: 500_000, bindings: 500_000, consumers: 10_000, copies: 1_000, windowIDs: 20_000, groupIDs: 2_000_000,
+var ourBounds = bounds{queues: 500_000, exchanges: 500_000, bindings: 500_000, consumers: 10_000, copies: 1_000, windowIDs: 20_000, groupIDs: 2_000_000,
 	numbering: 100_000, tombstones: tombstonesMost, clears: 2_000, dues: 5_000, trims: 1_000, cascades: 1 << 14}
 
 // The texts are RabbitMQ's where it has such a limit.
@@ -31,6 +32,13 @@ func (m *Machine) checkQueues(v *vhost, name string) (Code, string) {
 		return CodeOK, ""
 	}
 	return CodePreconditionFailed, fmt.Sprintf("cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.Name, m.bounds.queues)
+}
+
+func (m *Machine) checkExchanges(v *vhost, name string) (Code, string) {
+	if len(v.exchanges) < m.bounds.exchanges {
+		return CodeOK, ""
+	}
+	return CodePreconditionFailed, fmt.Sprintf("cannot declare %s: exchange limit of %d is reached", v.named("exchange", name), m.bounds.exchanges)
 }
 
 func (m *Machine) checkBindings(v *vhost) (Code, string) {

@@ -13,6 +13,7 @@ func TestWhatOneClientMayMakeIsBounded(t *testing.T) {
 	bind := func(key string) entry.Command {
 		return &entry.QueueBind{Binding: entry.Binding{Ref: ref, Source: "amq.direct", Destination: "0", Key: key}}
 	}
+	exchange := func(name string) entry.Command { return &entry.ExchangeDeclare{Ref: ref, Name: name, Type: "direct"} }
 	copies := func(cc, bcc int) entry.Command {
 		props := message.AppendProperties(nil, &message.Properties{Set: message.PropHeaders,
 			Headers: message.AppendTable(nil, message.Table{{Key: "CC", Value: make([]any, cc)}, {Key: "BCC", Value: make([]any, bcc)}})})
@@ -27,6 +28,8 @@ func TestWhatOneClientMayMakeIsBounded(t *testing.T) {
 	}{
 		{"queues", []entry.Command{&entry.QueueDeclare{Ref: ref, Name: "1"}, &entry.QueueDeclare{Ref: ref, Name: "1"}, &entry.QueueDeclare{Ref: ref, Name: "2"}},
 			CodePreconditionFailed, "cannot declare queue '2': queue limit in vhost '/' (2) is reached"},
+		{"exchanges", []entry.Command{exchange("1"), exchange("1"), exchange("2"), exchange("3")},
+			CodePreconditionFailed, "cannot declare exchange '3' in vhost '/': exchange limit of 11 is reached"},
 		{"bindings", []entry.Command{bind("1"), bind("2"), bind("2"), bind("3")},
 			CodePreconditionFailed, "cannot bind: binding limit in vhost '/' (2) is reached"},
 		{"consumers", []entry.Command{&entry.Consume{Ref: ref, Queue: "0", Tag: "a"}, &entry.Consume{Ref: ref, Queue: "0", Tag: "b"}, &entry.Consume{Ref: ref, Queue: "0", Tag: "c"}},
@@ -35,7 +38,7 @@ func TestWhatOneClientMayMakeIsBounded(t *testing.T) {
 			CodePreconditionFailed, "invalid message: 3 routing keys in headers 'CC' and 'BCC', at most 2 are taken"},
 	} {
 		m := New(1)
-		m.bounds = bounds{queues: 2, bindings: 2, consumers: 2, copies: 2, clears: 2}
+		m.bounds = bounds{queues: 2, exchanges: 11, bindings: 2, consumers: 2, copies: 2, clears: 2}
 		index, seq := uint64(0), uint64(0)
 		apply := func(cmds ...entry.Command) (fx Effects) {
 			var b []byte

@@ -65,7 +65,7 @@ func (c *Counters) published(size uint64) {
 
 // ClientsOf counts what a node's clients have: open channels that have published, and consumers.
 func (m *Machine) ClientsOf(node uint64) (publishers, consumers int) {
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		if s.Node != node {
 			return
 		}

@@ -66,14 +66,13 @@ func (w *window) due(m *Machine) {
 // dedup is all that a machine remembers of publishes. What is here is derived from the rows.
 type dedup struct {
 	seen    map[digest]struct{}
-	windows []*window // by number, and some that are gone
-	gone    int
+	windows series[*window]
 
 	publishers int
 }
 
 func (d *dedup) add(w *window) {
-	d.windows = append(d.windows, w)
+	d.windows.add(w)
 	w.session.windows = append(w.session.windows, w)
 	w.timer = timer{table: tableWindow, id: w.Chunk, owner: w}
 	w.each(d.note)
@@ -166,7 +165,7 @@ func (m *Machine) rememberDigest(s *session, x digest) {
 		m.dropWindow(s.windows[0])
 	}
 	for len(m.dedup.seen) > m.bounds.groupIDs {
-		m.dropWindow(m.dedup.windows[0])
+		m.dropWindow(m.dedup.windows.oldest())
 	}
 }
 
@@ -179,20 +178,7 @@ func (m *Machine) dropWindow(w *window) {
 	w.gone = true
 	m.touch(w)
 	w.Digests = nil
-	m.dedup.tidy()
-}
-
-// tidy lets go of windows that are gone: at the front at once, elsewhere when they are many.
-func (d *dedup) tidy() {
-	d.gone++
-	for len(d.windows) > 0 && d.windows[0].gone {
-		d.windows = d.windows[1:]
-		d.gone--
-	}
-	if d.gone > endedMost && d.gone > len(d.windows)/2 {
-		d.windows = slices.DeleteFunc(d.windows, func(w *window) bool { return w.gone })
-		d.gone = 0
-	}
+	m.dedup.windows.tidy()
 }
 
 // forgetPublishes ends what a session remembers.

@@ -125,7 +125,7 @@ func (m *Machine) refHashes() uint64 {
 			x.list.Each(func(r ready.Ref) { sum += refHash(v.Vhost, x.Queue, &r) })
 		}
 	}
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		for _, h := range s.channels {
 			h.flight.Each(func(tag uint64, r *ledger.Record) { sum += flightHash(h, tag, r) })
 		}
@@ -152,9 +152,9 @@ func (m *Machine) each(visit func(object)) {
 		visitAll(v.contents, visit)
 		visitAll(v.letters, visit)
 		visitAll(v.policies, visit)
-		visitAll(v.held, visit)
+		v.held.each(func(x *held) { visit(x) })
 	}
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		visit(s)
 		visitAll(s.channels, visit)
 		visitAll(s.windows, visit)

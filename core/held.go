@@ -32,7 +32,6 @@ type held struct {
 	heldRow
 	timer   timer
 	vhost   *vhost
-	at      int // in vhost.held
 	atQueue int // in queue.held
 }
 
@@ -62,10 +61,10 @@ func (x *heldRow) visit(visit func(message.Loc, uint32)) {
 }
 
 func (v *vhost) addHeld(row heldRow) *held {
-	x := &held{heldRow: row, vhost: v, at: len(v.held)}
+	x := &held{heldRow: row, vhost: v}
 	// What returns at one time returns in its order: each is offered to consumers before the next.
 	x.timer = timer{table: tableHeld, vhost: v.Vhost, rank: row.Number, id: row.ID, owner: x}
-	v.held = append(v.held, x)
+	v.held.add(x)
 	if q := v.queue[row.Queue]; q != nil {
 		x.atQueue = len(q.held)
 		q.held = append(q.held, x)
@@ -83,15 +82,13 @@ func (m *Machine) hold(v *vhost, row heldRow) {
 
 // unhold ends a held message's wait.
 func (m *Machine) unhold(x *held) {
-	if y := take(&x.vhost.held, x.at); y != nil {
-		y.at = x.at
-	}
 	if q := x.vhost.queue[x.Queue]; q != nil {
 		if y := take(&q.held, x.atQueue); y != nil {
 			y.atQueue = x.atQueue
 		}
 	}
 	x.gone = true
+	x.vhost.held.tidy()
 	m.touch(x)
 }
 
@@ -113,17 +110,27 @@ func (x *held) due(m *Machine) {
 	if x.Exchange == "" || v.exchange[x.Exchange] != nil {
 		m.routes = m.routeKeys(v, x.Exchange, &x.Letter, m.routes, []string{x.Letter.Key}, x.Letter.CC, x.Letter.BCC)
 	}
-	marks := marks{priority: x.Letter.Priority, ttl: x.TTL, body: x.Body}
-	if v.rejecting > 0 && m.refused(v, marks.body) || len(m.routes) == 0 {
-		m.live.removeParts(x.Parts)
-	} else {
-		m.freshen(v)
-		v.Messages++
-		m.touch(v)
-		letter := x.Letter
-		m.enqueueAll(v, ready.Ref{Number: v.Messages, Loc: uint64(x.Loc), Size: x.Size}, &marks, &letter, x.Parts)
-	}
+	m.arrive(x)
 	m.live.remove(uint64(x.Loc), x.Size)
+}
+
+// arrive enters a message whose delay is over into the queues that it is routed to.
+func (m *Machine) arrive(x *held) {
+	if len(m.routes) == 0 {
+		m.live.removeParts(x.Parts)
+		return
+	}
+	v := x.vhost
+	m.freshen(v)
+	v.Messages++
+	m.touch(v)
+	r := ready.Ref{Number: v.Messages, Loc: uint64(x.Loc), Size: x.Size}
+	marks, letter := marks{priority: x.Letter.Priority, ttl: x.TTL, body: x.Body}, x.Letter
+	if v.rejecting > 0 && m.refused(v, marks.body) {
+		m.turnAway(v, r, &marks, &letter, x.Parts)
+		return
+	}
+	m.enqueueAll(v, r, &marks, &letter, x.Parts)
 }
 
 func (x *held) ref() ready.Ref {

@@ -118,7 +118,7 @@ func (m *Machine) SessionCounts() SessionCounts { return m.counts }
 
 // NamedSessions counts the named sessions that are attached, and those that are not.
 func (m *Machine) NamedSessions() (attached, detached int) {
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		switch {
 		case !s.named():
 		case s.attached():
@@ -276,7 +276,6 @@ func (m *Machine) Exchanges(vhost string) []ExchangeInfo {
 			AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: x.Arguments,
 			Policy: x.policy.nameOf(), OperatorPolicy: x.operator.nameOf(), Counters: x.counters})
 	}
-	slices.SortFunc(list, func(a, b ExchangeInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
@@ -312,7 +311,7 @@ func (m *Machine) Bindings(vhost string) []BindingInfo {
 func (m *Machine) Sessions(vhost string) []SessionInfo {
 	list := []SessionInfo{}
 	v := m.vhost[vhost]
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		if s.vhost == v {
 			list = append(list, s.info())
 		}
@@ -324,7 +323,7 @@ func (m *Machine) Sessions(vhost string) []SessionInfo {
 func (m *Machine) Channels(vhost string) []ChannelInfo {
 	list := []ChannelInfo{}
 	v := m.vhost[vhost]
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		if s.vhost != v {
 			return
 		}

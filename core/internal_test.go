@@ -24,7 +24,7 @@ func TestLivenessMovesWithTheLog(t *testing.T) {
 
 func TestModifiedDeliveriesAreCounted(t *testing.T) {
 	m := populated(t)
-	h := m.sessions[0].channels[0]
+	h := m.sessions.oldest().channels[0]
 	q := m.vhosts[0].queues[0]
 	count := func(outcome entry.Outcome) uint32 {
 		if q.ready.len() > 0 && h.flight.Len() == 0 {

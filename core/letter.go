@@ -190,7 +190,7 @@ func (m *Machine) deadLetter(q *queue, r *ready.Ref, why reason) {
 	body := q.bodyOf(r)
 	routes = slices.DeleteFunc(routes, func(id uint32) bool {
 		to := v.queueByID(id)
-		return why != reasonRejected && isCycle(row.Deaths, to.Name) || !q.set.deadNoLoss && to.turnsAway(body)
+		return isCycle(row.Deaths, to.Name) || !q.set.deadNoLoss && to.turnsAway(body)
 	})
 	m.buried = routes[:0]
 	if len(routes) == 0 {

@@ -87,25 +87,21 @@ func (l *liveness) removeParts(parts []message.Part) {
 	}
 }
 
-// Live counts references to content of entries with from <= index < to: of messages that are ready or in flight, and of
-// pieces of big ones. It is cheap, and counts in buckets of 16 entries: at the edges it may count too much, never too
-// little. Buckets wholly below the floor count nothing.
-func (m *Machine) Live(from, to uint64) int { return m.live.sum(from, to).references }
-
-// LiveBytes is the bytes of what the references that Live counts refer to: a record that three queues hold counts three times.
-func (m *Machine) LiveBytes(from, to uint64) int64 { return m.live.sum(from, to).bytes }
-
-func (l *liveness) sum(from, to uint64) (all bucket) {
+// Live counts references to content of entries with from <= index < to, of messages that are ready or in flight and of pieces of big ones,
+// and the bytes of what they refer to: a record that three queues hold counts three times. It is cheap, and counts in buckets of
+// 16 entries: at the edges it may count too much, never too little. Buckets wholly below the floor count nothing.
+func (m *Machine) Live(from, to uint64) (references int, bytes int64) {
+	l := &m.live
 	if from >= to || len(l.buckets) == 0 {
-		return bucket{}
+		return 0, 0
 	}
 	first, last := max(from>>bucketShift, l.base), min((to-1)>>bucketShift, l.base+uint64(len(l.buckets))-1)
 	for b := first; b <= last; b++ {
 		at := l.buckets[b-l.base]
-		all.references += at.references
-		all.bytes += at.bytes
+		references += at.references
+		bytes += at.bytes
 	}
-	return all
+	return references, bytes
 }
 
 // Contents visits the references that Live counts, exactly, once per reference: a record that three queues hold is
@@ -131,14 +127,12 @@ func (m *Machine) contents(visit func(loc message.Loc, size uint32)) {
 		for _, x := range v.remains {
 			x.list.Each(func(r ready.Ref) { visit(message.Loc(r.Loc), r.Size) })
 		}
-		for _, x := range v.held {
-			x.visit(visit)
-		}
+		v.held.each(func(x *held) { x.visit(visit) })
 		for _, t := range v.contents {
 			parts(t.Parts)
 		}
 	}
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		for _, h := range s.channels {
 			h.flight.Each(func(_ uint64, r *ledger.Record) { visit(message.Loc(r.Loc), r.Size) })
 			parts(h.Parts)

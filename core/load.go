@@ -337,14 +337,14 @@ func (m *Machine) Loaded() error {
 			}
 		}
 	}
-	for _, s := range m.sessions {
+	m.sessions.each(func(s *session) {
 		for _, h := range s.channels {
 			h.flight.Loaded(h.LastTag)
 			h.countFlying()
 			slices.SortFunc(h.consumers, func(a, b *consumer) int { return compare(a.Number, b.Number) })
 		}
-	}
-	slices.SortFunc(m.dedup.windows, func(a, b *window) int { return compare(a.Chunk, b.Chunk) })
+	})
+	slices.SortFunc(m.dedup.windows.list, func(a, b *window) int { return compare(a.Chunk, b.Chunk) })
 	m.live.buckets = m.live.buckets[:0]
 	m.contents(func(loc message.Loc, size uint32) { m.live.add(uint64(loc), size) })
 	m.each(func(o object) { o.state().hash = m.rowHash(o) })

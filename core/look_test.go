@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	"github.com/understudy-mq/understudy/core/internal/ledger"
 	ready "github.com/understudy-mq/understudy/core/internal/queue"
 	"github.com/understudy-mq/understudy/core/message"
@@ -49,14 +51,14 @@ func Copies(m *Machine) map[CopyOf]Copy {
 		for _, q := range v.queues {
 			q.ready.each(func(r ready.Ref) { note(q, &r, Copy{Place: CopyReady}) })
 		}
-		for _, x := range v.held {
+		v.held.each(func(x *held) {
 			if q := v.queue[x.Queue]; q != nil {
 				r := x.ref()
 				note(q, &r, Copy{Place: CopyWaiting, Until: x.Until})
 			}
-		}
+		})
 	}
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		for _, h := range s.channels {
 			h.flight.Each(func(tag uint64, r *ledger.Record) {
 				q := s.vhost.queue[r.Queue]
@@ -76,10 +78,14 @@ func Copies(m *Machine) map[CopyOf]Copy {
 
 // QueueLook is what a queue does with its messages.
 type QueueLook struct {
-	Name          string
-	Limited       bool // in length or bytes
-	DeliveryLimit int64
-	DeadLetters   bool
+	Name             string
+	Limited          bool // in length or bytes
+	DeliveryLimit    int64
+	DeadLetters      bool
+	Exchange, Key    string // of dead letters; Key if KeyGiven
+	KeyGiven         bool
+	KeepsDeadLetters bool // no command that makes one there ends it too
+	ExpiresAtOnce    bool // whatever is not delivered at once
 }
 
 // QueueLooks answers the queues by vhost and id.
@@ -87,10 +93,22 @@ func QueueLooks(m *Machine) map[[2]uint32]QueueLook {
 	all := map[[2]uint32]QueueLook{}
 	for _, v := range m.vhosts {
 		for _, q := range v.queues {
-			all[[2]uint32{q.Vhost, q.ID}] = QueueLook{Name: q.Name, Limited: q.trims, DeliveryLimit: q.set.deliveryLimit, DeadLetters: q.set.deadLetters}
+			all[[2]uint32{q.Vhost, q.ID}] = QueueLook{Name: q.Name, Limited: q.trims, DeliveryLimit: q.set.deliveryLimit, DeadLetters: q.set.deadLetters,
+				Exchange: q.set.deadExchange, Key: q.set.deadKey, KeyGiven: q.set.hasDeadKey, ExpiresAtOnce: q.set.ttl == 0,
+				KeepsDeadLetters: !q.trims && !q.rejects() && q.set.ttl != 0}
 		}
 	}
 	return all
+}
+
+// DeadLettering answers the queues of a vhost that have messages and dead-letter them.
+func DeadLettering(m *Machine, vhost string) (names []string) {
+	for _, q := range m.vhost[vhost].queues {
+		if q.set.deadLetters && q.ready.len() > 0 {
+			names = append(names, q.Name)
+		}
+	}
+	return names
 }
 
 // Minted is how many messages a vhost has had, and how many of them had to wait.
@@ -144,4 +162,77 @@ func VhostNumber(m *Machine, session uint64) uint32 {
 func IsNamed(m *Machine, session uint64) bool {
 	s := m.session[session]
 	return s != nil && s.named()
+}
+
+// MessageOf is a message of a vhost.
+type MessageOf struct {
+	Vhost  uint32
+	Number uint64
+}
+
+// Letter is what the broker keeps beside a message.
+type Letter struct {
+	Key         string
+	CC, BCC     []string
+	Headers     []byte
+	Priority    uint8
+	Moved       bool
+	Exchange    string
+	NewKey      bool
+	FirstQueue  string
+	FirstReason string
+	Deaths      []Death
+}
+
+// Letters answers what there is beside messages.
+func Letters(m *Machine) map[MessageOf]Letter {
+	all := map[MessageOf]Letter{}
+	for _, v := range m.vhosts {
+		for _, t := range v.letters {
+			x := Letter{Key: t.Key, CC: t.CC, BCC: t.BCC, Headers: t.Headers, Priority: t.Priority, Moved: t.Moved, Exchange: t.Exchange,
+				NewKey: t.NewKey, FirstQueue: t.FirstQueue, Deaths: t.Deaths}
+			if t.Moved {
+				x.FirstReason = reasonNames[t.FirstReason]
+			}
+			all[MessageOf{v.Vhost, t.Number}] = x
+		}
+	}
+	return all
+}
+
+// Topology stands for all that routing and the fate of messages depend on.
+func Topology(m *Machine) (sum uint64) {
+	for _, v := range m.vhosts {
+		for _, x := range v.exchanges {
+			sum += x.hash
+		}
+		for _, b := range v.bindings {
+			sum += b.hash
+		}
+		for _, p := range v.policies {
+			sum += p.hash
+		}
+		for _, q := range v.queues {
+			sum += mix(uint64(v.Vhost), uint64(q.ID))
+		}
+	}
+	return sum
+}
+
+// RoutesByHeaders says whether a vhost has bindings that go by headers.
+func RoutesByHeaders(m *Machine, vhost uint32) bool { return vhostBy(m, vhost).byHeaders > 0 }
+
+// RoutesOf finds the queues that an exchange leads to by any of the keys; seed is for exchanges that choose by it.
+func RoutesOf(m *Machine, vhost uint32, exchange string, keys []string, headers []byte, seed uint64) (routes []uint32) {
+	v := vhostBy(m, vhost)
+	v.router.Seed(seed)
+	for _, key := range keys {
+		routes = v.router.Route([]byte(exchange), []byte(key), func() message.Table { return tableOf(headers) }, routes)
+	}
+	slices.Sort(routes)
+	return slices.Compact(routes)
+}
+
+func vhostBy(m *Machine, number uint32) *vhost {
+	return m.vhosts[slices.IndexFunc(m.vhosts, func(v *vhost) bool { return v.Vhost == number })]
 }

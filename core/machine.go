@@ -20,8 +20,7 @@ type Machine struct {
 	nodes     []*node // by id
 	vhosts    []*vhost
 	vhost     map[string]*vhost
-	sessions  []*session // by id, and those that have ended since it was last made anew
-	ended     int
+	sessions  series[*session]
 	session   map[uint64]*session
 	lastUsed  *session
 	queuePool ready.Pool

@@ -96,11 +96,7 @@ func (m *model) comeNext() bool {
 // publishLater publishes to the exchange that delays.
 func (w *walk) publishLater(h *modelChannel) {
 	name, delay := w.queue(), w.pick("delay", 60)
-	enter := func() { // what is refused when its time has come is dropped
-		if to := []*modelQueue{w.m.queues[name]}; !w.m.refused(to) {
-			w.m.enter(0, 0, to)
-		}
-	}
+	enter := func() { w.m.enter(0, 0, []*modelQueue{w.m.queues[name]}) }
 	begin := func() {
 		if delay == 0 {
 			w.m.publish(h, 0, 0, name)

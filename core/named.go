@@ -123,7 +123,7 @@ func (s *session) due(m *Machine) {
 
 // restartTimers begins the timers of named sessions anew: nobody could come back while there was no leader.
 func (m *Machine) restartTimers() {
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		switch {
 		case !s.named():
 			return
@@ -146,7 +146,7 @@ func (m *Machine) promoteSessions(generation uint64) {
 	m.header.Generation = generation
 	m.touch(&m.header)
 	var all []*session
-	m.eachSession(func(s *session) { all = append(all, s) })
+	m.sessions.each(func(s *session) { all = append(all, s) })
 	for _, s := range all {
 		if !s.named() {
 			m.end(s, entry.Modified)

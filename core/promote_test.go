@@ -21,7 +21,7 @@ func TestAPromotionDetachesNamedSessionsUnderANewGenerationAndEndsOthers(t *test
 		return fx
 	}
 	apply(&entry.Attach{Vhost: "/", User: "u"})
-	anonymous := m.sessions[len(m.sessions)-1].ID
+	anonymous := m.sessions.newest().ID
 	tag, flight := m.session[1].channels[0].LastTag, m.session[1].inFlight()
 	m.fx = &Effects{}
 	m.promoteSessions(3)

@@ -3,7 +3,6 @@ package core
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	ready "github.com/understudy-mq/understudy/core/internal/queue"
 )
@@ -122,12 +121,11 @@ func (m *Machine) takeApart(v *vhost) bool {
 			return false
 		}
 	}
-	v.sort()
-	for ; len(v.held) > 0; m.clearLeft-- {
+	for ; v.held.len() > 0; m.clearLeft-- {
 		if m.clearLeft <= 0 {
 			return false
 		}
-		x := v.held[len(v.held)-1]
+		x := v.held.newest()
 		m.unhold(x)
 		m.live.remove(uint64(x.Loc), x.Size)
 		m.live.removeParts(x.Parts)
@@ -143,19 +141,6 @@ func (m *Machine) takeApart(v *vhost) bool {
 	m.vhosts = slices.Delete(m.vhosts, at, at+1)
 	v.gone = true
 	return true
-}
-
-// sort puts what waits and the exchanges, which are in no order, into one: replicas must agree on what of them an entry lets go of, also
-// where one was loaded from rows meanwhile.
-func (v *vhost) sort() {
-	slices.SortFunc(v.held, func(a, b *held) int { return compare(a.ID, b.ID) })
-	for i, x := range v.held {
-		x.at = i
-	}
-	slices.SortFunc(v.exchanges, func(a, b *exchange) int { return strings.Compare(a.Name, b.Name) })
-	for i, x := range v.exchanges {
-		x.at = i
-	}
 }
 
 // remainsIn answers the remains that a chunk belongs to, nil if it is the queue's own.

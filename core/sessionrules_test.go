@@ -249,7 +249,9 @@ func (w *world) settleAll(h *wChannel, x *entry.Settle) {
 		for _, tag := range tags {
 			h.flight[tag].gathered = true
 		}
-		h.settled = append(h.settled, wSettle{tags, x.Outcome})
+		if len(tags) > 0 {
+			h.settled = append(h.settled, wSettle{tags, x.Outcome})
+		}
 		return
 	}
 	for _, tag := range tags {

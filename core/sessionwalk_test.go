@@ -1,38 +1,23 @@
 package core_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/coretest"
 	"github.com/understudy-mq/understudy/core/entry"
 )
 
-var (
-	sessionOperations = flag.Int("session-operations", 20_000, "operations of the random test of sessions")
-	sessionSeed       = flag.Uint64("session-seed", 0, "seed of the random test of sessions, 0 for a new one")
-)
-
-// operationsPerWalk is how long a machine lives in the random test, in entries.
-const operationsPerWalk = 200
+var sessionWalks = coretest.NewWalks("session", "./core -run TestSessionsAgainstTheModel", 20_000, 200)
 
 // TestSessionsAgainstTheModel drives the machine and the world with the same random commands.
 func TestSessionsAgainstTheModel(t *testing.T) {
-	seed := *sessionSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	for done := 0; done < *sessionOperations; done += operationsPerWalk {
-		newRamble(t, seed).run(min(operationsPerWalk, *sessionOperations-done))
-		seed++
-	}
+	sessionWalks.Run(func(seed uint64, operations int) { newRamble(t, seed).run(operations) })
 }
 
 // ramble is one random run.
@@ -57,8 +42,7 @@ func newRamble(t *testing.T, seed uint64) *ramble {
 // Fatalf tells what was done, and how to do it again.
 func (x *ramble) Fatalf(format string, args ...any) {
 	x.Helper()
-	x.T.Fatalf("%s\n%s\nagain: go test ./core -run TestSessionsAgainstTheModel -session-seed=%d -session-operations=%d",
-		strings.Join(x.log[max(0, len(x.log)-60):], "\n"), fmt.Sprintf(format, args...), x.seed, operationsPerWalk)
+	x.T.Fatalf("%s\n%s\n%s", strings.Join(x.log[max(0, len(x.log)-60):], "\n"), fmt.Sprintf(format, args...), sessionWalks.Again(x.seed))
 }
 
 // Fatal is Fatalf for coretest.

@@ -96,13 +96,13 @@ type vhostRow struct {
 type vhost struct {
 	meta
 	vhostRow
-	held          []*held    // in no order
+	held          series[*held]
 	remains       []*remains // what is let go of in pieces, the oldest first
 	drained       []*remains // what was, but for the rows
 	delaying      int        // exchanges that delay
 	policies      []*policy  // operator policies behind the others, each by name
 	router        *route.Router
-	exchanges     []*exchange // in no order: nothing may depend on it
+	exchanges     []*exchange // by name
 	exchange      map[string]*exchange
 	queues        []*queue // by id
 	queue         map[uint32]*queue
@@ -171,7 +171,6 @@ type exchange struct {
 	exchangeRow
 	configured       bool
 	policy, operator *policy // that count for it
-	at               int     // in vhost.exchanges
 	counters         ExchangeCounters
 	from             []*binding // it is the source; in no order
 	to               []*binding // it is the destination; in no order

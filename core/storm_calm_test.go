@@ -25,11 +25,16 @@ type calm struct {
 	queues  map[[2]uint32]core.QueueLook
 	last    map[uint32]core.Minted
 	refused bool // a command of the entry was
+
+	kept     map[core.MessageOf]core.Letter
+	topology uint64
+	seen     *inquests
 }
 
 func (c *calm) before(node uint64, cmds []entry.Command) {
 	c.node = node
 	c.cmds, c.had, c.queues, c.last = cmds, core.Copies(c.d.Machine), core.QueueLooks(c.d.Machine), core.MintedBy(c.d.Machine)
+	c.kept, c.topology = core.Letters(c.d.Machine), core.Topology(c.d.Machine)
 }
 
 func (c *calm) after(effects []core.Effect) {
@@ -54,6 +59,7 @@ func (c *calm) after(effects []core.Effect) {
 	if len(c.cmds) == 1 { // else it may have been out meanwhile
 		c.inOrder(has)
 	}
+	c.inquire(has, still)
 	c.answered(effects)
 	c.once(has, len(only(effects, core.EffectConfirmed)) > 0)
 }

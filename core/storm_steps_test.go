@@ -225,7 +225,7 @@ func (x *storm) change(ref entry.Ref) entry.Command {
 	case 11:
 		return &entry.QueuePurge{Ref: ref, Name: x.queue()}
 	}
-	return x.declareQueue(ref)
+	return pick(x, x.declareQueue(ref), x.deadLettering(ref, x.queue()))
 }
 
 func (x *storm) declareExchange(ref entry.Ref) entry.Command {
@@ -266,6 +266,44 @@ func (x *storm) declareQueue(ref entry.Ref) entry.Command {
 	}
 	d.Arguments = x.fields(1, fields...)
 	return d
+}
+
+// deadLettering declares a queue whose messages die of many things, and go on.
+func (x *storm) deadLettering(ref entry.Ref, name string) entry.Command {
+	d := &entry.QueueDeclare{Ref: ref, Name: name, Durable: true}
+	d.Arguments = x.fields(1, pick(x, x.field("x-message-ttl", i32(20, 300)...), x.field("x-max-length", i32(1, 3)...), x.field("x-delivery-limit", i32(0, 1)...)),
+		x.field("x-dead-letter-exchange", "", "amq.fanout", "amq.fanout", "amq.topic"))
+	if x.coin(2) {
+		d.Arguments = x.fields(1, x.field("x-message-ttl", i32(20, 300)...), x.field("x-dead-letter-exchange", ""), x.field("x-dead-letter-routing-key", x.queue(), name))
+	}
+	return d
+}
+
+// reject has a client reject a message of a queue that dead-letters, some over and over.
+func (x *storm) reject() {
+	all := x.sessions(true)
+	if len(all) == 0 {
+		return
+	}
+	s := pick(x, all...)
+	names := core.DeadLettering(x.d.Machine, s.Vhost)
+	if len(names) == 0 {
+		return
+	}
+	ref, queue := entry.Ref{Session: s.ID, Epoch: s.Epoch, Channel: 3}, pick(x, names...)
+	x.entry(s.Node, &entry.ChannelClose{Ref: ref}, &entry.ChannelOpen{Ref: ref})
+	for range 1 + x.one(4) {
+		x.entry(s.Node, &entry.Get{Ref: ref, Queue: queue})
+		look, _ := core.LookAt(x.d.Machine, s.ID, ref.Channel)
+		for _, tag := range look.Tags {
+			x.entry(s.Node, &entry.Settle{Ref: ref, Outcome: entry.Rejected, First: tag, Last: tag})
+		}
+	}
+}
+
+// sink binds a queue where dead letters go.
+func (x *storm) sink(ref entry.Ref) entry.Command {
+	return &entry.QueueBind{Binding: entry.Binding{Ref: ref, Source: pick(x, "amq.fanout", "amq.topic"), Destination: x.queue(), Key: "#"}}
 }
 
 // command is what a client does on a channel.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/coretest"
@@ -15,33 +14,28 @@ import (
 )
 
 var (
-	stormOperations = flag.Int("storm-operations", 8_000, "operations of the random test of everything together")
-	stormPairs      = flag.Bool("storm-pairs", false, "print how often what was at work together in one queue")
-	stormSeed       = flag.Uint64("storm-seed", 1, "seed of the random test of everything together, 0 for a new one")
+	storms     = coretest.NewWalks("storm", "./core -run TestEverythingTogether", 20_000, 400)
+	stormPairs = flag.Bool("storm-pairs", false, "print how often what was at work together in one queue")
 )
-
-// operationsPerStorm is how long a machine lives in it, in steps.
-const operationsPerStorm = 400
 
 // TestEverythingTogether drives the machine with random commands about everything that it knows, all in one life. No model tells what
 // must come; what must never come is judged: core.Audit recounts each machine after each entry, coretest.Driver compares the
-// machine, which restarts, with a replica, which does not, and with a standby, and calm looks at what became of each message.
+// machine, which restarts, with a replica, which does not, and with a standby, calm looks at what became of each message, and an inquest at what died.
 func TestEverythingTogether(t *testing.T) {
-	seed := *stormSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	together := &core.Together{}
-	for done := 0; done < *stormOperations; done += operationsPerStorm {
+	together, seen := &core.Together{}, inquests{}
+	storms.Run(func(seed uint64, operations int) {
 		x := newStorm(t, seed)
+		x.calm.seen = &seen
 		if *stormPairs {
 			x.d.Audit = together.Audit
 		}
-		x.run(min(operationsPerStorm, *stormOperations-done))
-		seed++
+		x.run(operations)
+	})
+	if n := storms.Operations(); n >= 20_000 && (seen.letters < n/100 || seen.unknown > seen.letters/20 || min(seen.destinations, seen.deaths, seen.ordered) < seen.letters/10) {
+		t.Errorf("too little was looked at: %+v", seen)
 	}
 	if *stormPairs {
-		fmt.Println(together)
+		fmt.Printf("%v\ninquests: %+v\n", together, seen)
 	}
 }
 
@@ -60,7 +54,7 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	x := &storm{T: t, seed: seed, r: rand.New(rand.NewPCG(seed, 2))}
 	x.d = coretest.NewOf(x, pick(x, core.New, core.NewFrugal, core.NewNarrow))
 	x.d.Audit = core.Audit
-	x.calm = calm{t: x, d: x.d, taken: map[published]int64{}}
+	x.calm = calm{t: x, d: x.d, taken: map[published]int64{}, seen: &inquests{}}
 	return x
 }
 
@@ -69,8 +63,7 @@ func (x *storm) source() *rand.Rand { return x.r }
 // Fatalf tells what was done, and how to do it again.
 func (x *storm) Fatalf(format string, args ...any) {
 	x.Helper()
-	x.T.Fatalf("%s\n%s\nagain: go test ./core -run TestEverythingTogether -storm-seed=%d -storm-operations=%d",
-		strings.Join(x.log[max(0, len(x.log)-60):], "\n"), fmt.Sprintf(format, args...), x.seed, operationsPerStorm)
+	x.T.Fatalf("%s\n%s\n%s", strings.Join(x.log[max(0, len(x.log)-60):], "\n"), fmt.Sprintf(format, args...), storms.Again(x.seed))
 }
 
 // Fatal is Fatalf for coretest.
@@ -82,6 +75,10 @@ func (x *storm) run(steps int) {
 	ref := entry.Ref{Session: 1, Epoch: 1, Channel: 3}
 	for range 6 {
 		x.entry(1, &entry.ChannelClose{Ref: ref}, &entry.ChannelOpen{Ref: ref}, x.declareQueue(ref), x.declareExchange(ref))
+		x.entry(1, &entry.ChannelClose{Ref: ref}, &entry.ChannelOpen{Ref: ref}, x.deadLettering(ref, x.queue()))
+	}
+	for range 2 {
+		x.entry(1, &entry.ChannelClose{Ref: ref}, &entry.ChannelOpen{Ref: ref}, x.sink(ref))
 	}
 	for range steps {
 		x.step()
@@ -161,7 +158,7 @@ func (x *storm) step() {
 		weight int
 		do     func()
 	}
-	steps := []step{{4, x.attach}, {3, x.leave}, {6, x.wait}, {3, x.restart}, {1, x.node}, {1, x.leader}, {1, x.vhost}, {4, x.policy}, {1, x.gate}, {1, x.stale}, {3, x.resume},
+	steps := []step{{4, x.attach}, {3, x.leave}, {6, x.wait}, {3, x.restart}, {1, x.node}, {1, x.leader}, {1, x.vhost}, {4, x.policy}, {1, x.gate}, {1, x.stale}, {3, x.resume}, {6, x.reject},
 		{12, x.topology}, {80, x.client}}
 	all := 0
 	for _, s := range steps {

@@ -92,7 +92,7 @@ func viewOf(m *Machine, q *queue) *queueView {
 	for i := range len(q.ready.more) + 1 {
 		v.lanes += count(q.ready.lane(i).Len() > 0)
 	}
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		if s.vhost != q.vhost {
 			return
 		}
@@ -113,9 +113,7 @@ func viewOf(m *Machine, q *queue) *queueView {
 	for _, x := range q.vhost.remains {
 		v.remains = v.remains || x.Queue == q.ID
 	}
-	for _, x := range q.vhost.held {
-		v.delayed = v.delayed || x.Queue == 0
-	}
+	q.vhost.held.each(func(x *held) { v.delayed = v.delayed || x.Queue == 0 })
 	return v
 }
 

@@ -209,7 +209,7 @@ func (m *Machine) TopicPermissions() []TopicPermissionInfo {
 // HeldBy counts a user's attached sessions and their open channels in this group, those of one node left out. Detached ones
 // have no connection that could be one too many: a client must not be kept from its own session by it.
 func (m *Machine) HeldBy(user string, exceptNode uint64) (sessions, channels int) {
-	m.eachSession(func(s *session) {
+	m.sessions.each(func(s *session) {
 		if s.User != user || !s.attached() || s.Node == exceptNode {
 			return
 		}

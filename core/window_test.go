@@ -83,12 +83,12 @@ func TestNoAckDeliveriesAreNeverGivenBack(t *testing.T) {
 	d.Batch(1, &entry.Get{Ref: ref, Queue: "q", NoAck: true})
 	d.Batch(1, &entry.Consume{Ref: ref, Queue: "q", Tag: "ct", NoAck: true})
 	d.Batch(1, &entry.Recover{Ref: ref, Requeue: true}, &entry.Settle{Ref: ref, Multiple: true, Outcome: entry.Released})
-	if live := d.Machine.Live(0, 1<<30); live != 3 {
+	if live := d.Live(); live != 3 {
 		t.Errorf("%d contents alive before they are written, want 3", live)
 	}
 	d.Batch(1, &entry.ChannelClose{Ref: ref})
-	if q := d.Machine.Queues("/")[0]; q.Ready != 0 || d.Machine.Live(0, 1<<30) != 0 {
-		t.Errorf("%d messages came back, %d contents alive; want none", q.Ready, d.Machine.Live(0, 1<<30))
+	if q := d.Machine.Queues("/")[0]; q.Ready != 0 || d.Live() != 0 {
+		t.Errorf("%d messages came back, %d contents alive; want none", q.Ready, d.Live())
 	}
 }
 
@@ -99,7 +99,7 @@ func TestPiecesOfABigMessageAreBounded(t *testing.T) {
 	for range 9 {
 		refused += len(only(d.Batch(1, &entry.Fragment{Ref: ref, Piece: piece}), core.EffectRefused))
 	}
-	if refused != 1 || d.Machine.Live(0, 1<<40) != 0 {
-		t.Errorf("%d refusals of 135 MiB, and %d pieces are kept; want 1 and none", refused, d.Machine.Live(0, 1<<40))
+	if refused != 1 || d.Live() != 0 {
+		t.Errorf("%d refusals of 135 MiB, and %d pieces are kept; want 1 and none", refused, d.Live())
 	}
 }

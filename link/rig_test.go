@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually waits until what is true.
 func eventually(t *testing.T, what string, is func() bool) {

@@ -22,7 +22,7 @@ func TestANodeAnswersWhatItsPeersAsk(t *testing.T) {
 			return append([]byte{byte('0' + peer)}, question...)
 		}
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	big := strings.Repeat("x", 5<<20)
 	for _, question := range []string{"", "who?", big} {

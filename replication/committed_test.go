@@ -29,6 +29,7 @@ func TestANodeWhoseDiskStallsTellsWhatTheOthersHaveCommitted(t *testing.T) {
 	resume := sync.OnceFunc(func() { stalled.Store(0); close(goes) })
 	ms := cluster(t, 3, func(m *member) {
 		m.opts.TickInterval = 50 * time.Millisecond // a busy machine makes no elections of it
+		m.opts.SegmentBytes = 1 << 20               // in memory
 		m.opts.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpFileSyncData && stalled.Load() == m.opts.NodeID {
 				<-goes
@@ -43,7 +44,7 @@ func TestANodeWhoseDiskStallsTellsWhatTheOthersHaveCommitted(t *testing.T) {
 	ms[leader].mustSubmit(0, 100)
 	eventually(t, "the others have applied", func() bool { return ms[leader].machine.Count() == 100 })
 	applied, _ := ms[leader].machine.Applied()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	index, err := slow.group().Committed(ctx)
 	if at, _ := slow.machine.Applied(); err != nil || index < applied || at >= applied {

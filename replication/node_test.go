@@ -73,7 +73,7 @@ func (m *member) stop() {
 	if m.node == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := m.node.Stop(ctx); err != nil {
 		m.t.Error(err)
@@ -83,10 +83,13 @@ func (m *member) stop() {
 
 func (m *member) group() *replication.Group { return m.node.Group(0) }
 
+// patience bounds every wait of these tests.
+const patience = time.Minute
+
 // eventually waits, without a promise of how long, for a condition.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)

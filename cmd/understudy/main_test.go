@@ -25,7 +25,7 @@ import (
 const asProgram = "TEST_AS_UNDERSTUDY"
 
 // patience bounds every wait of these tests.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
@@ -139,7 +139,7 @@ func serveNode(t *testing.T, args ...string) *server {
 	t.Helper()
 	ports := loopback.Addresses(t, 3)
 	s := &server{t: t, admin: "http://" + ports[0], amqp: "amqp://guest:guest@" + ports[1] + "/", data: filepath.Join(t.TempDir(), "d")}
-	args = append([]string{"serve", "--data", s.data, "--admin", ports[0], "--amqp", ports[1], "--peer", ports[2], "--groups", "1"}, args...)
+	args = append([]string{"serve", "--data", s.data, "--admin", ports[0], "--amqp", ports[1], "--peer", ports[2], "--groups", "1", "--disk-free-min", "0"}, args...)
 	s.cmd = program(t, args...)
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {

@@ -46,7 +46,7 @@ func (d *Driver) Script(x *datadriven.TestData) string {
 	case "wait":
 		return d.wait(x)
 	case "live":
-		return fmt.Sprintf("%d live\n", d.Machine.Live(0, d.Index+1))
+		return fmt.Sprintf("%d live\n", d.Live())
 	}
 	return fmt.Sprintf("no directive is called %q", x.Cmd)
 }

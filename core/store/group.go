@@ -296,5 +296,5 @@ func (g *Group) Live(from, to uint64) (references int, bytes int64) {
 	}
 	g.machineMu.Lock()
 	defer g.machineMu.Unlock()
-	return g.m.Live(from, to), g.m.LiveBytes(from, to)
+	return g.m.Live(from, to)
 }

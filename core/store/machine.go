@@ -20,8 +20,7 @@ type machine interface {
 	Load(key, value []byte) error
 	Loaded() error
 
-	Live(from, to uint64) int
-	LiveBytes(from, to uint64) int64
+	Live(from, to uint64) (references int, bytes int64)
 	Contents(from, to uint64, visit func(message.Loc, uint32))
 	SetFloor(index uint64)
 	TakeReferences(begun, ended func(message.Loc))

@@ -175,7 +175,7 @@ func (r *rig) must(err error) {
 // until polls for something that Pebble does in its own time.
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatalf("not within 30 s: %s", what)
 		}
@@ -188,7 +188,7 @@ func wait[T any](t testing.TB, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing came within 30 s")
 		panic("not reached")
 	}

@@ -150,15 +150,12 @@ func (t *toy) Loaded() error {
 	return nil
 }
 
-func (t *toy) Live(from, to uint64) int {
-	n := 0
-	t.Contents(from, to, func(message.Loc, uint32) { n++ }) // too many below the floor, which is allowed
-	return n
-}
-
-func (t *toy) LiveBytes(from, to uint64) (sum int64) {
-	t.Contents(from, to, func(_ message.Loc, size uint32) { sum += int64(size) })
-	return sum
+func (t *toy) Live(from, to uint64) (references int, bytes int64) {
+	t.Contents(from, to, func(_ message.Loc, size uint32) { // too many below the floor, which is allowed
+		references++
+		bytes += int64(size)
+	})
+	return references, bytes
 }
 
 func (t *toy) Contents(from, to uint64, visit func(message.Loc, uint32)) {

@@ -3,12 +3,10 @@ package store
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -18,27 +16,14 @@ import (
 	"github.com/understudy-mq/understudy/core/message"
 )
 
-var (
-	walkOperations = flag.Int("walk-operations", 2_000, "operations of the random test of the store with the real machine")
-	walkSeed       = flag.Uint64("walk-seed", 1, "its seed, 0 for a new one")
-)
-
-// operationsPerWalk is how long a group lives in it.
-const operationsPerWalk = 250
+var walks = coretest.NewWalks("walk", "./core/store -run TestTheStoreKeepsWhateverTheMachineRefersTo", 2_000, 250)
 
 // TestTheStoreKeepsWhateverTheMachineRefersTo drives a group of the real machine with random commands about all that gives a content another
 // reference or takes one (dead letters, delays, transactions, resumes, limits, pieces of big messages, deletions in pieces), and in between
 // with all that moves contents and states: checkpoints, restarts, evacuations, and snapshots that another store goes on from. A plain machine
 // beside it, which only applies, has the same fingerprint after every entry; every content can be read; in the end nothing is left.
 func TestTheStoreKeepsWhateverTheMachineRefersTo(t *testing.T) {
-	seed := *walkSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	for done := 0; done < *walkOperations; done += operationsPerWalk {
-		newWalk(t, seed).run(min(operationsPerWalk, *walkOperations-done))
-		seed++
-	}
+	walks.Run(func(seed uint64, operations int) { newWalk(t, seed).run(operations) })
 }
 
 // walk is one random run.
@@ -65,7 +50,7 @@ func (w *walk) coin(n int) bool { return w.r.IntN(n) == 0 }
 func (w *walk) run(operations int) {
 	defer func() {
 		if w.t.Failed() {
-			w.t.Logf("again: go test ./core/store -run TestTheStoreKeepsWhateverTheMachineRefersTo -walk-seed=%d -walk-operations=%d", w.seed, operationsPerWalk)
+			w.t.Log(walks.Again(w.seed))
 		}
 	}()
 	w.control(&entry.NodeUp{Node: 1, Nonce: 1})

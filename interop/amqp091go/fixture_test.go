@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // patience bounds every wait for something that must come.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // broker is what a test talks to.
 type broker struct{ url string }

@@ -20,10 +20,14 @@ type comparison struct{ without, with []figures }
 // settles is how long the pair is left alone before the source is measured.
 const settles = 500 * time.Millisecond
 
-// attach starts a pair whose standby gives way to others on the machine's processors: what that costs is not the question.
-func attach(t testing.TB, o harness.PairOptions) (*harness.Pair, error) {
+// attach starts a pair. Where its source is measured its standby gives way to others on the machine's processors: what that costs is not the
+// question. Otherwise it does not: on a busy machine it would get none.
+func attach(t testing.TB, o harness.PairOptions, measured bool) (*harness.Pair, error) {
 	const nice = 19 // the least urgent
 	p := harness.StartPair(t, o)
+	if !measured {
+		return p, nil
+	}
 	for _, n := range p.Standby.Members() {
 		if err := syscall.Setpriority(syscall.PRIO_PGRP, n.Pid(), nice); err != nil {
 			return nil, fmt.Errorf("standby node %d: %w", n.ID, err)
@@ -63,7 +67,7 @@ func compare(p *harness.Pair, l load, warmup, duration time.Duration, rounds int
 		if err := each(p.Standby, (*harness.Node).Resume); err != nil {
 			return c, err
 		}
-		if err := p.WaitCaughtUp(time.Minute); err != nil {
+		if err := p.WaitCaughtUp(harness.Patience); err != nil {
 			return c, err
 		}
 		if err := measured(&c.with); err != nil {
@@ -89,7 +93,7 @@ func (l load) half(p *harness.Pair, warmup, duration time.Duration) (load, error
 	}
 	f, err := measure(p.Source, l, warmup, duration)
 	l.rate = int(f.consumeRate/2) / l.queues
-	return l, errors.Join(err, each(p.Standby, (*harness.Node).Resume), p.WaitCaughtUp(time.Minute))
+	return l, errors.Join(err, each(p.Standby, (*harness.Node).Resume), p.WaitCaughtUp(harness.Patience))
 }
 
 // String is a table: each round, the medians, and how the two sides compare. How publishes fall together decides how many syncs

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/rawclient"
@@ -32,7 +31,7 @@ func admin(t *testing.T, method, path, body string) []byte {
 	must(t, err)
 	req.SetBasicAuth("guest", "guest")
 	req.Header.Set("Content-Type", "application/json")
-	client := http.Client{Timeout: 10 * time.Second}
+	client := http.Client{Timeout: harness.Patience}
 	resp, err := client.Do(req)
 	must(t, err)
 	defer func() { _ = resp.Body.Close() }()
@@ -170,7 +169,7 @@ type counts struct {
 // awaitCounts waits until a queue's counts are right; none may be negative on the way. RabbitMQ's are seconds old.
 func (c *client) awaitCounts(q string, right func(counts) bool) {
 	c.t.Helper()
-	must(c.t, harness.Await(20*time.Second, func(context.Context) error {
+	must(c.t, harness.Await(harness.Patience, func(context.Context) error {
 		var n counts
 		must(c.t, json.Unmarshal(admin(c.t, "GET", "/api/queues/%2F/"+url.PathEscape(q), ""), &n))
 		if n.Ready < 0 || n.Unacked < 0 || n.Octets < 0 {

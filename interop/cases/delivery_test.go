@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/rawclient"
@@ -331,7 +330,7 @@ func TestC12ExclusiveQueueOfAClientThatFellSilentIsFreedByItsHeartbeats(t *testi
 	q := name(t, "q")
 	owner.call(1, "queue.declare-ok", "queue.declare", q, false, false, true)
 	c.refused("405 RESOURCE_LOCKED", "queue.declare", q, false, false, true)
-	must(t, harness.Await(20*time.Second, func(context.Context) error {
+	must(t, harness.Await(harness.Patience, func(context.Context) error {
 		c.send(1, "queue.declare", q, false, false, true)
 		e := c.next()
 		if e.Name == "queue.declare-ok" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/rawclient"
@@ -41,7 +40,7 @@ func TestA26DeclareOnAFullDiskIsRefusedAndDoesNotHappenLater(t *testing.T) {
 	if _, err := dial(); err == nil || !strings.Contains(err.Error(), "disk is full") {
 		t.Errorf("another connection: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	if n.Ready(ctx) {
 		t.Error("the node says that it serves clients")

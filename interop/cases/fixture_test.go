@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/rawclient"
@@ -374,5 +373,5 @@ func (c *client) awaitReady(queue string, n uint64) {
 // awaitThat polls until there is no error.
 func (c *client) awaitThat(condition func() error) {
 	c.t.Helper()
-	must(c.t, harness.Await(5*time.Second, func(context.Context) error { return condition() }))
+	must(c.t, harness.Await(harness.Patience, func(context.Context) error { return condition() }))
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/rawclient"
 )
 
@@ -45,7 +46,7 @@ func restart(t *testing.T) {
 	n.Kill9()
 	<-time.After(expiryDown)
 	must(t, n.Start())
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	must(t, n.WaitReady(ctx))
 }

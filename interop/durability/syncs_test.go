@@ -81,7 +81,7 @@ func channel(t *testing.T, url string) *amqp.Channel {
 
 func publishOneByOne(t *testing.T, ch *amqp.Channel) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*harness.Patience)
 	defer cancel()
 	for i := range publishes {
 		c, err := ch.PublishWithDeferredConfirm("", "sequential", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: fmt.Append(nil, i)})

@@ -101,7 +101,7 @@ func (r *round) run(ctx context.Context, f fault, res *result) error {
 // judge says what is wrong with a round that ran to its end.
 func (r *round) judge(res *result) error {
 	err := faultsOf(res)
-	if prints := r.cluster.Fingerprints(30 * time.Second); prints != nil {
+	if prints := r.cluster.Fingerprints(harness.Patience); prints != nil {
 		err = errors.Join(err, fmt.Errorf("fingerprints: %w", prints))
 	}
 	return err
@@ -149,10 +149,10 @@ func mixed(results []result) error {
 
 // prepare starts the load, waits until it runs steadily and looks who leads.
 func (r *round) prepare(ctx context.Context) error {
-	if err := r.cluster.WaitReady(time.Minute); err != nil {
+	if err := r.cluster.WaitReady(harness.Patience); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
 	defer cancel()
 	var err error
 	r.load, err = load.Start(ctx, load.Options{
@@ -184,11 +184,11 @@ func (r *round) steady(ctx context.Context) (err error) {
 	if r.residue, err = leaveResidue(r.cluster.URLs(), fmt.Sprintf("left-%d", r.seed)); err != nil {
 		return err
 	}
-	if err = r.progress(30*time.Second, steadyMin); err != nil {
+	if err = r.progress(harness.Patience, steadyMin); err != nil {
 		return err
 	}
 	if r.group, err = r.cluster.BusiestGroup(ctx); err == nil {
-		r.leader, r.term, err = r.cluster.WaitLeader(r.group, 20*time.Second)
+		r.leader, r.term, err = r.cluster.WaitLeader(r.group, harness.Patience)
 	}
 	return err
 }
@@ -222,10 +222,10 @@ func (r *round) follower() int {
 
 // recover waits until the healed cluster serves: nodes ready, as much again confirmed and delivered.
 func (r *round) recover() error {
-	if err := r.cluster.WaitReady(time.Minute); err != nil {
+	if err := r.cluster.WaitReady(harness.Patience); err != nil {
 		return fmt.Errorf("after the fault: %w", err)
 	}
-	if err := r.progress(time.Minute, confirmedMin); err != nil {
+	if err := r.progress(harness.Patience, confirmedMin); err != nil {
 		return fmt.Errorf("after the fault: %w", err)
 	}
 	return nil
@@ -245,17 +245,17 @@ func (r *round) progress(atMost time.Duration, n int64) error {
 
 // settle ends the load and empties the queues.
 func (r *round) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
 	defer cancel()
 	r.load.StopProducers()
 	r.mixed.StopProducers()
 	err := r.load.WaitEmpty(ctx)
 	r.load.StopConsumers()
 	r.mixed.StopConsumers()
-	if prints := r.cluster.Fingerprints(30 * time.Second); prints != nil {
+	if prints := r.cluster.Fingerprints(harness.Patience); prints != nil {
 		err = errors.Join(err, fmt.Errorf("fingerprints with messages left in a queue: %w", prints))
 	}
-	drain, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	drain, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	return errors.Join(err, r.load.Drain(drain), r.mixed.Drain(drain), r.mixed.Delete(drain), r.residue.letGo(), r.load.Anywhere(drain, r.residue.collect), r.load.Delete(drain))
 }

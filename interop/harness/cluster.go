@@ -63,7 +63,7 @@ func (c *Cluster) startAll() error {
 			return err
 		}
 	}
-	return c.WaitReady(time.Minute)
+	return c.WaitReady(Patience)
 }
 
 // joinSpares has the spare nodes join the first member and makes voters of them: they are members from then on.
@@ -76,7 +76,7 @@ func (c *Cluster) joinSpares(ctx context.Context) error {
 		if err := n.WaitReady(ctx); err != nil {
 			return err
 		}
-		err := Await(time.Minute, func(ctx context.Context) error { // a learner has to catch up first
+		err := Await(Patience, func(ctx context.Context) error { // a learner has to catch up first
 			_, err := first.Do(ctx, "POST", fmt.Sprintf("/api/cluster/members/%d/promote", n.ID), nil)
 			return err
 		})
@@ -143,7 +143,7 @@ func (c *Cluster) connect() {
 
 // serve is a node's command line. Its own address in --cluster is its own listener; the others' are its proxies to them.
 func (c *Cluster) serve(binary string, n *Node) []string {
-	argv := []string{binary, "serve", "--node-id", fmt.Sprint(n.ID), "--data", n.Data, "--amqp", n.AMQP, "--admin", n.Admin, "--peer", n.Peer}
+	argv := []string{binary, "serve", "--disk-free-min", "0", "--node-id", fmt.Sprint(n.ID), "--data", n.Data, "--amqp", n.AMQP, "--admin", n.Admin, "--peer", n.Peer}
 	if len(c.nodes) > 1 && n.ID <= c.opts.Nodes {
 		var members []string
 		for _, m := range c.Members() {
@@ -237,6 +237,9 @@ func (c *Cluster) stop() {
 		_ = os.RemoveAll(n.Data)
 	}
 }
+
+// Patience bounds a wait for what has to come. Nothing is expected to take nearly as long, but a machine may be busy with something else.
+const Patience = 2 * time.Minute
 
 // Await polls until the condition holds, or answers its last error when atMost is over.
 func Await(atMost time.Duration, condition func(ctx context.Context) error) error {

@@ -162,7 +162,7 @@ func (n *Node) Pause() error {
 	if err := n.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return Await(5*time.Second, func(context.Context) error { return standsStill(n.Pid()) })
+	return Await(Patience, func(context.Context) error { return standsStill(n.Pid()) })
 }
 
 // standsStill fails while a thread of a process is not stopped. A process that is gone has none.
@@ -206,6 +206,8 @@ func (n *Node) Without(flag string) {
 
 // Ready says whether the node answers 200 on /health/ready.
 func (n *Node) Ready(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.Admin+"/health/ready", nil)
 	if err != nil {
 		return false

@@ -66,7 +66,7 @@ func StartPair(t testing.TB, o PairOptions) *Pair {
 	t.Helper()
 	p := NewPair(t, o)
 	for _, step := range []func() error{
-		p.StartSource, func() error { return p.StartStandby(t.Context()) }, func() error { return p.WaitCaughtUp(time.Minute) },
+		p.StartSource, func() error { return p.StartStandby(t.Context()) }, func() error { return p.WaitCaughtUp(Patience) },
 	} {
 		if err := step(); err != nil {
 			t.Fatal(err)
@@ -260,7 +260,7 @@ func (n *Node) takeOver(ctx context.Context, how string, body io.Reader) (Promot
 	}
 	req.SetBasicAuth("guest", "guest")
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := (&http.Client{Transport: adminClient.Transport}).Do(req)
+	resp, err := adminClient.Do(req)
 	if err != nil {
 		return p, fmt.Errorf("node %d: %w", n.ID, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/programs"
@@ -48,7 +47,7 @@ func TestSessionKeepsTheTasksOfACeleryWorkerThatLosesItsNode(t *testing.T) {
 // holds waits until so many messages are in flight, and none ready.
 func holds(t *testing.T, c *harness.Cluster, count int64) {
 	t.Helper()
-	if err := harness.Await(time.Minute, func(ctx context.Context) error {
+	if err := harness.Await(harness.Patience, func(ctx context.Context) error {
 		q, err := c.Running()[0].Queue(ctx, queue)
 		if err == nil && (q.Unacked != count || q.Ready != 0) {
 			err = fmt.Errorf("%d in flight and %d ready, want %d and none", q.Unacked, q.Ready, count)

@@ -31,3 +31,9 @@ func TestEveryPartOfTheProtocolWithLapin(t *testing.T) {
 }
 
 func TestNodeKilledUnderLapin(t *testing.T) { client(t).Failover(t) }
+
+func TestNodeKilledUnderLapinThatReconnectsByItself(t *testing.T) {
+	c := client(t)
+	own := func(program string, args ...string) *exec.Cmd { return c(program, append(args, "own")...) }
+	programs.Client(own).Failover(t)
+}

@@ -33,7 +33,7 @@ func TestABacklogOfTwoMillionStaysSmallAndComesBackInOrder(t *testing.T) {
 	atMost(t, "peak memory after the restart and the drain", must1(t)(node.VmHWM()), 500<<20)
 
 	begin = time.Now()
-	must(t, harness.Await(time.Minute, func(context.Context) error {
+	must(t, harness.Await(harness.Patience, func(context.Context) error {
 		size, err := node.DataBytes()
 		if err == nil && size >= 300<<20 {
 			err = fmt.Errorf("the data folder has %d MB, want less than 300", size>>20)

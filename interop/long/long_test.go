@@ -74,7 +74,7 @@ func largest(n *harness.Node) (stop func() int64) {
 func ready(t *testing.T, n *harness.Node) time.Duration {
 	t.Helper()
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	must(t, n.WaitReady(ctx))
 	return time.Since(begin)

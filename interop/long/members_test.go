@@ -16,10 +16,10 @@ import (
 func TestADeadNodeIsReplacedUnderLoad(t *testing.T) {
 	// Without proxies: a node that joins has one address for all.
 	c := harness.Start(t, harness.Options{Nodes: 3, Spare: 1, Direct: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*harness.Patience)
 	defer cancel()
 	group := uint64(1)
-	leader, _, err := c.WaitLeader(group, 20*time.Second)
+	leader, _, err := c.WaitLeader(group, harness.Patience)
 	must(t, err)
 	dead := leader%3 + 1
 	helper, spare := c.Node(leader), c.Node(4)
@@ -45,7 +45,7 @@ func TestADeadNodeIsReplacedUnderLoad(t *testing.T) {
 	c.Node(other).Kill9()
 	progress(t, l, 500)
 	must(t, c.Node(other).Start())
-	must(t, c.WaitReady(time.Minute))
+	must(t, c.WaitReady(harness.Patience))
 	l.StopProducers()
 	must(t, l.WaitEmpty(ctx))
 	l.StopConsumers()
@@ -55,14 +55,14 @@ func TestADeadNodeIsReplacedUnderLoad(t *testing.T) {
 	if !report.OK() {
 		t.Errorf("the checker found faults:\n%s", strings.Join(report.Examples, "\n"))
 	}
-	must(t, c.Fingerprints(time.Minute))
+	must(t, c.Fingerprints(harness.Patience))
 }
 
 // progress waits for so many more messages to be confirmed and delivered.
 func progress(t *testing.T, l *load.Load, n int64) {
 	t.Helper()
 	confirmed, delivered := l.History.Confirmed(), l.History.Delivered()
-	must(t, harness.Await(time.Minute, func(context.Context) error {
+	must(t, harness.Await(harness.Patience, func(context.Context) error {
 		if c, d := l.History.Confirmed()-confirmed, l.History.Delivered()-delivered; c < n || d < n {
 			return fmt.Errorf("%d of %d messages confirmed, %d delivered", c, n, d)
 		}
@@ -74,7 +74,7 @@ func progress(t *testing.T, l *load.Load, n int64) {
 func members(t *testing.T, n *harness.Node, args ...string) {
 	t.Helper()
 	begin := time.Now()
-	must(t, harness.Await(time.Minute, func(ctx context.Context) error {
+	must(t, harness.Await(harness.Patience, func(ctx context.Context) error {
 		cmd := exec.CommandContext(ctx, harness.Binary(t), append(append([]string{"members"}, args...), "--admin-url", "http://"+n.Admin)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("members %s: %w: %s", strings.Join(args, " "), err, out)

@@ -17,7 +17,7 @@ func TestAFollowerFarBehindCatchesUpAndServesClients(t *testing.T) {
 	ctx := t.Context()
 	group, err := c.BusiestGroup(ctx)
 	must(t, err)
-	leader, _, err := c.WaitLeader(group, 20*time.Second)
+	leader, _, err := c.WaitLeader(group, harness.Patience)
 	must(t, err)
 	victim := leader%3 + 1
 	had := c.Applied(ctx, victim, group)
@@ -36,16 +36,16 @@ func TestAFollowerFarBehindCatchesUpAndServesClients(t *testing.T) {
 
 	must(t, c.Node(victim).Start())
 	t.Logf("node %d ready %.1f s after its restart", victim, ready(t, c.Node(victim)).Seconds())
-	must(t, c.Fingerprints(time.Minute))
+	must(t, c.Fingerprints(harness.Patience))
 	must(t, kept.consume(c.Node(victim).URL()))
 	after := traffic{queue: "after", messages: 1000, bytes: 100}
 	must(t, after.pass(c.Node(victim).URL(), c.Node(victim).URL()))
-	must(t, c.Fingerprints(time.Minute))
+	must(t, c.Fingerprints(harness.Patience))
 }
 
 // logBegins waits until the leader's log begins behind what the follower had: only a snapshot can help it then.
 func logBegins(ctx context.Context, c *harness.Cluster, leader int, group, had uint64) error {
-	return harness.Await(30*time.Second, func(context.Context) error {
+	return harness.Await(harness.Patience, func(context.Context) error {
 		metrics, err := c.Node(leader).Metrics(ctx)
 		if err != nil {
 			return err

@@ -1,7 +1,6 @@
 package programs
 
 import (
-	"io"
 	"net"
 	"testing"
 	"time"
@@ -17,27 +16,29 @@ func Forward(t testing.TB, address string, targets ...string) string {
 		t.Fatalf("forwarding %s: %v", address, err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
+	r := recording(t)
 	go func() {
 		for {
 			near, err := l.Accept()
 			if err != nil {
 				return
 			}
-			go forward(near, targets)
+			go forward(near, targets, r)
 		}
 	}()
 	return l.Addr().String()
 }
 
-func forward(near net.Conn, targets []string) {
+func forward(near net.Conn, targets []string, r *recorder) {
 	defer func() { _ = near.Close() }()
 	for _, target := range targets {
 		far, err := net.DialTimeout("tcp", target, time.Second)
 		if err != nil {
 			continue
 		}
-		go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
-		_, _ = io.Copy(near, far)
+		client := near.RemoteAddr().String()
+		go func() { r.copy(client+" > "+target, far, near); _ = far.Close() }()
+		r.copy(client+" < "+target, near, far)
 		_ = far.Close()
 		return
 	}

@@ -13,5 +13,5 @@ func Broker(t testing.TB) string {
 	if url := os.Getenv("INTEROP_AMQP_URL"); url != "" {
 		return url
 	}
-	return harness.Start(t, harness.Options{}).Node(1).URL()
+	return watched(t, harness.Start(t, harness.Options{}).Node(1))
 }

@@ -7,7 +7,8 @@
 //	hello, work, logs, rpc, confirms     RabbitMQ's tutorials 1 to 7; see Tutorials
 //
 // A program finds the broker in AMQP_URL; where there are several nodes, they are in AMQP_URLS (separated by commas), and
-// AMQP_BALANCED is a balancer before them. It knows nothing else of the broker.
+// AMQP_BALANCED is a balancer before them. It knows nothing else of the broker. With INTEROP_FRAMES=DIR in the tests'
+// environment each of them is a balancer, and every frame is written down in the folder, which is to exist.
 //
 // Guarantees: a program that prints anything but what it should, a traceback for instance, fails the test with the whole
 // of what it said. No program outlives its test. Install leaves either a complete folder or none that is used.

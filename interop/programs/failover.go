@@ -68,12 +68,12 @@ func addressesOf(t testing.TB, nodes []*harness.Node) []string {
 	t.Helper()
 	var urls, targets []string
 	for _, n := range nodes {
-		urls, targets = append(urls, n.URL()), append(targets, n.AMQP)
+		urls, targets = append(urls, watched(t, n)), append(targets, n.AMQP)
 	}
 	return []string{
 		"AMQP_URL=" + urls[0],
 		"AMQP_URLS=" + strings.Join(urls, ","),
-		"AMQP_BALANCED=" + strings.Replace(urls[0], targets[0], Forward(t, "127.0.0.1:0", targets...), 1),
+		"AMQP_BALANCED=" + strings.Replace(nodes[0].URL(), targets[0], Forward(t, "127.0.0.1:0", targets...), 1),
 	}
 }
 

@@ -11,8 +11,11 @@ import (
 	"testing"
 )
 
+// tries is how often an installation is begun.
+const tries = 3
+
 // Install answers the folder of what a family needs, kept in the user's cache under the key (which holds the pinned
-// versions), and fills it on first use. The folder goes to fill empty; if fill fails the test does.
+// versions), and fills it on first use. The folder goes to fill empty; if fill fails three times the test does.
 func Install(t testing.TB, key string, fill func(dir string) error) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -31,10 +34,16 @@ func Install(t testing.TB, key string, fill func(dir string) error) string {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatalf("locking %s: %v", lock.Name(), err)
 	}
-	if err := fillOnce(dir, fill); err != nil {
-		t.Fatalf("installing %s: %v", key, err)
+	for try := 1; ; try++ { // a registry that does not answer once says nothing of the broker
+		err := fillOnce(dir, fill)
+		if err == nil {
+			return dir
+		}
+		if try == tries {
+			t.Fatalf("installing %s: %v", key, err)
+		}
+		t.Logf("installing %s, once more: %v", key, err)
 	}
-	return dir
 }
 
 // fillOnce fills the folder unless that was done to the end before.

@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds the wait for a line.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // lineMax bounds what a program may print in one line.
 const lineMax = 1 << 20

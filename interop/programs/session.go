@@ -52,7 +52,7 @@ func (c Client) Session(t *testing.T) {
 		if err := dead.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if err := cluster.WaitReady(time.Minute); err != nil {
+		if err := cluster.WaitReady(harness.Patience); err != nil {
 			t.Fatal(err)
 		}
 	}

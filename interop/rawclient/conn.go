@@ -14,10 +14,11 @@ import (
 
 // Frame types and the octet that ends a frame.
 const (
-	frameMethod = 1
-	frameHeader = 2
-	frameBody   = 3
-	frameEnd    = 0xCE
+	frameMethod    = 1
+	frameHeader    = 2
+	frameBody      = 3
+	frameHeartbeat = 8
+	frameEnd       = 0xCE
 )
 
 // frameBytesMax is the frame size that is negotiated.

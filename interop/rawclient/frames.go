@@ -50,7 +50,7 @@ func DialBare(amqpURL string) (*Frames, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial: %w", err)
 	}
-	return &Frames{nc: nc, r: bufio.NewReaderSize(nc, 256<<10), FrameMax: frameBytesMax, Patience: 10 * time.Second}, nil
+	return &Frames{nc: nc, r: bufio.NewReaderSize(nc, 256<<10), FrameMax: frameBytesMax, Patience: time.Minute}, nil
 }
 
 // DialFrames connects to an amqp:// URL, opens the connection and no channel.
@@ -217,7 +217,7 @@ func (f *Frames) Next() (*Event, error) {
 		return &Event{Name: "end"}, nil
 	case err != nil:
 		return nil, fmt.Errorf("waiting for a frame: %w", err)
-	case kind == 8:
+	case kind == frameHeartbeat:
 		return &Event{Channel: channel, Name: "heartbeat"}, nil
 	case kind != frameMethod || len(p) < 4:
 		return nil, fmt.Errorf("a frame of type %d came, not a method", kind)
@@ -243,10 +243,12 @@ func isReset(err error) bool {
 func decode(c *cursor, kinds string) (list []any) {
 	place, octet := 0, byte(0)
 	for _, kind := range kinds {
-		if kind != 'b' {
+		if kind != 'b' && kind != 'i' {
 			place = 0
 		}
 		switch kind {
+		case 'r':
+			c.u16()
 		case 'o':
 			list = append(list, uint64(c.u8()))
 		case 'h':
@@ -263,11 +265,13 @@ func decode(c *cursor, kinds string) (list []any) {
 			list = append(list, string(c.octets()))
 		case 't':
 			list = append(list, c.table())
-		case 'b':
+		case 'b', 'i':
 			if place%8 == 0 {
 				octet = c.u8()
 			}
-			list = append(list, octet>>(place%8)&1 == 1)
+			if kind == 'b' {
+				list = append(list, octet>>(place%8)&1 == 1)
+			}
 			place++
 		}
 	}
@@ -323,15 +327,19 @@ func (f *Frames) ReadRaw(n int) ([]byte, error) {
 
 // String is the event as a line: name, arguments, and the body of a message.
 func (e *Event) String() string {
-	var s strings.Builder
-	s.WriteString(e.Name)
-	for _, a := range e.Arguments {
-		fmt.Fprintf(&s, " %v", a)
-	}
+	line := called(e.Name, e.Arguments)
 	if l := layouts[e.Name]; l.content {
-		fmt.Fprintf(&s, " %.60q", e.Body)
+		line += fmt.Sprintf(" %.60q", e.Body)
 	}
-	return s.String()
+	return line
+}
+
+// called is a method with its arguments as a line.
+func called(name string, arguments []any) string {
+	for _, a := range arguments {
+		name += fmt.Sprintf(" %v", a)
+	}
+	return name
 }
 
 // Text is the i-th argument, reserved ones not counted.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/rawclient"
@@ -14,7 +13,7 @@ import (
 // told waits for the next message of a queue.
 func (c *client) told(q string) (e *event) {
 	c.t.Helper()
-	err := harness.Await(10*time.Second, func(context.Context) error {
+	err := harness.Await(harness.Patience, func(context.Context) error {
 		var err error
 		if err = c.Send(1, "basic.get", q, true); err != nil {
 			return err

@@ -56,7 +56,7 @@ var faults = []fault{
 	{"the node is cut off from the others", func(ctx context.Context, c *harness.Cluster, node *harness.Node) error {
 		c.Isolate(node.ID)
 		defer c.Heal()
-		return harness.Await(30*time.Second, func(ctx context.Context) error {
+		return harness.Await(harness.Patience, func(ctx context.Context) error {
 			if node.Ready(ctx) {
 				return fmt.Errorf("node %d has not noticed", node.ID)
 			}
@@ -101,10 +101,10 @@ func TestAConversationSurvivesWhatBecomesOfItsNode(t *testing.T) {
 			if err != nil || !slices.Equal(k.told(), uncut.told()) {
 				t.Errorf("%s before step %d: %v\n%s", f.name, at, err, difference(k.told(), uncut.told()))
 			}
-			if err := c.WaitReady(time.Minute); err != nil {
+			if err := c.WaitReady(harness.Patience); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Fingerprints(30 * time.Second); err != nil {
+			if err := c.Fingerprints(harness.Patience); err != nil {
 				t.Errorf("%s: %v", f.name, err)
 			}
 			t.Logf("%s before step %d: %d more connections, %v", f.name, at, k.resumed, time.Since(began))
@@ -133,7 +133,7 @@ func TestASessionGoesOnAtANodeThatCameBackBySnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leader, _, err := c.WaitLeader(group, 20*time.Second)
+	leader, _, err := c.WaitLeader(group, harness.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestASessionGoesOnAtANodeThatCameBackBySnapshot(t *testing.T) {
 		if err := c.Node(victim).Start(); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.WaitReady(2 * time.Minute); err != nil {
+		if err := c.WaitReady(harness.Patience); err != nil {
 			t.Fatal(err)
 		}
 		k.dials = 0 // go on at the node that came back
@@ -165,7 +165,7 @@ func TestASessionGoesOnAtANodeThatCameBackBySnapshot(t *testing.T) {
 		t.Errorf("%v\n%s", err, difference(k.told(), uncut.told()))
 	}
 	want(t, "connections after the first", k.resumed, 1)
-	if err := c.Fingerprints(30 * time.Second); err != nil {
+	if err := c.Fingerprints(harness.Patience); err != nil {
 		t.Error(err)
 	}
 }
@@ -218,7 +218,7 @@ func pass(url string, megabytes int) error {
 
 // logBegins waits until the leader's log begins behind what the other had.
 func logBegins(c *harness.Cluster, leader int, group, had uint64) error {
-	return harness.Await(time.Minute, func(ctx context.Context) error {
+	return harness.Await(harness.Patience, func(ctx context.Context) error {
 		metrics, err := c.Node(leader).Metrics(ctx)
 		if err != nil {
 			return err
@@ -263,7 +263,7 @@ var outcomes = []outcome{
 	{"TTL and dead letters", func(t *talk, interrupt func() error) error {
 		return steps(
 			queueWith(t, "dead", table{}),
-			queueWith(t, "q", table{"x-message-ttl": 400, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": t.prefix + "dead"}),
+			queueWith(t, "q", table{"x-message-ttl": 2000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": t.prefix + "dead"}),
 			func() error { return t.publish(1, t.messages("", t.prefix+"q", "m", 10)...) },
 			func() error { return t.consume(1, t.prefix+"q", "c", table{}) },
 			func() error { return t.receive(1, "c", 4) },

@@ -176,7 +176,7 @@ func (h *helped) delivered() int {
 // judge waits until all is delivered, and no more than that.
 func (h *helped) judge(total int) {
 	h.t.Helper()
-	err := harness.Await(30*time.Second, func(context.Context) error {
+	err := harness.Await(harness.Patience, func(context.Context) error {
 		h.seen.mu.Lock()
 		defer h.seen.mu.Unlock()
 		if h.seen.total < total && len(h.seen.faults) == 0 {
@@ -261,7 +261,7 @@ func TestTheHelpersExampleRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Once it is under way, the node that it is connected to is killed.
-	err := harness.Await(30*time.Second, func(ctx context.Context) error {
+	err := harness.Await(harness.Patience, func(ctx context.Context) error {
 		q, err := c.Node(2).Queue(ctx, "example.orders")
 		if err == nil && q.Messages == 0 {
 			err = fmt.Errorf("no order yet")

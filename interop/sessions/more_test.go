@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/rawclient"
@@ -97,7 +96,7 @@ func TestAClientThatFallsSilentIsDetached(t *testing.T) {
 	}
 	defer f.Close() //nolint:errcheck // it is cut
 	cut.hangUp(endHalfOpen)
-	err = harness.Await(20*time.Second, func(ctx context.Context) error {
+	err = harness.Await(harness.Patience, func(ctx context.Context) error {
 		r, err := listed(ctx, c.Node(2), id)
 		if err == nil && (r.State != "detached" || r.ExpiresAt == nil) {
 			err = fmt.Errorf("it is %s", r.State)

@@ -46,7 +46,7 @@ func (r *promotedRun) loseTheLastMoment(n int, silence time.Duration) {
 	r.t.Helper()
 	r.pair.CutLinks()
 	before := r.delivered()
-	r.await(30*time.Second, func(context.Context) error {
+	r.await(harness.Patience, func(context.Context) error {
 		if more := r.delivered() - before; more < n {
 			return fmt.Errorf("%d deliveries while the standby is cut off", more)
 		}
@@ -54,7 +54,7 @@ func (r *promotedRun) loseTheLastMoment(n int, silence time.Duration) {
 	})
 	r.pair.Source.KillAll()
 	standby := r.pair.Standby.Node(1)
-	r.await(silence+20*time.Second, func(ctx context.Context) error {
+	r.await(silence+harness.Patience, func(ctx context.Context) error {
 		l, err := standby.LinkStatus(ctx)
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (r *promotedRun) publishForLater(stop <-chan struct{}) (consume func()) {
 				if err := d.Ack(false); err != nil {
 					r.t.Error(err)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(patience):
 				got.faults = append(got.faults, "nothing more came")
 			}
 		}
@@ -161,12 +161,12 @@ func TestHelperLosesAndDoublesNothingWhenAStandbyIsPromotedThatHadNotHeardOfTheL
 		r.disturbBoth(18_000, rand.New(rand.NewPCG(first, 2)))
 		silence = 12 * time.Second // longer than a session looks back
 	}
-	if err := r.pair.WaitCaughtUpWithin(500, time.Minute); err != nil {
+	if err := r.pair.WaitCaughtUpWithin(500, harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	r.loseTheLastMoment(lost, silence)
 	after := r.delivered()
-	r.await(30*time.Second, func(context.Context) error {
+	r.await(harness.Patience, func(context.Context) error {
 		if more := r.delivered() - after; more < lost {
 			return fmt.Errorf("%d deliveries by the promoted cluster", more)
 		}
@@ -176,7 +176,7 @@ func TestHelperLosesAndDoublesNothingWhenAStandbyIsPromotedThatHadNotHeardOfTheL
 	consumeTheRest()
 	r.judge(total())
 	r.wantHosts()
-	if err := r.pair.Standby.Fingerprints(30 * time.Second); err != nil {
+	if err := r.pair.Standby.Fingerprints(harness.Patience); err != nil {
 		t.Error(err)
 	}
 }
@@ -203,7 +203,7 @@ func (r *promotedRun) wantHosts() {
 	first := r.pair.Standby.Node(1)
 	after := connect(r.t, first.URL(), session(unique("s")))
 	want(r.t, "generation", after.status()["x-session-generation"], 1)
-	r.await(20*time.Second, func(context.Context) error {
+	r.await(harness.Patience, func(context.Context) error {
 		hosts := fmt.Sprint(after.status()["x-session-hosts"])
 		told := strings.Split(hosts, ",")
 		slices.Sort(told)

@@ -27,7 +27,7 @@ func again(t *testing.T, c *harness.Cluster) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.WaitReady(time.Minute); err != nil {
+	if err := c.WaitReady(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -35,7 +35,7 @@ func again(t *testing.T, c *harness.Cluster) {
 // await polls until there is no error.
 func await(t *testing.T, condition func() error) {
 	t.Helper()
-	if err := harness.Await(30*time.Second, func(context.Context) error { return condition() }); err != nil {
+	if err := harness.Await(harness.Patience, func(context.Context) error { return condition() }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -54,7 +54,7 @@ func leaderAndOthers(t *testing.T, c *harness.Cluster) (leader *harness.Node, ot
 		if v.Name != "/" {
 			continue
 		}
-		id, _, err := c.WaitLeader(v.Group, 20*time.Second)
+		id, _, err := c.WaitLeader(v.Group, harness.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,7 +46,7 @@ func comeBack(t *testing.T, former, serving *harness.Cluster, token string) {
 	if err := first.Start(append(follow, "--link-seed", "1")...); err != nil {
 		t.Fatal(err)
 	}
-	if err := former.WaitReady(time.Minute); err != nil {
+	if err := former.WaitReady(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range former.Members()[1:] {
@@ -57,7 +57,7 @@ func comeBack(t *testing.T, former, serving *harness.Cluster, token string) {
 		if err := n.Start(append(follow, "--join", "http://"+first.Admin)...); err != nil {
 			t.Fatal(err)
 		}
-		err := harness.Await(time.Minute, func(context.Context) error {
+		err := harness.Await(harness.Patience, func(context.Context) error {
 			_, err := understudy("members", "promote", fmt.Sprint(n.ID), "--admin-url", "http://"+first.Admin)
 			return err
 		})
@@ -65,7 +65,7 @@ func comeBack(t *testing.T, former, serving *harness.Cluster, token string) {
 			t.Fatal(err)
 		}
 	}
-	if err := former.WaitReady(time.Minute); err != nil {
+	if err := former.WaitReady(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -149,7 +149,7 @@ func TestHelperGoesToTheStandbyAndBackWhenTheClustersChangePlacesTwice(t *testin
 	more := func() {
 		t.Helper()
 		before := r.delivered()
-		r.await(time.Minute, func(context.Context) error {
+		r.await(harness.Patience, func(context.Context) error {
 			if n := r.delivered() - before; n < each {
 				return fmt.Errorf("%d of %d more deliveries", n, each)
 			}
@@ -169,7 +169,7 @@ func TestHelperGoesToTheStandbyAndBackWhenTheClustersChangePlacesTwice(t *testin
 			more()
 		}
 		back := harness.Pair{Source: way.from, Standby: way.to}
-		if err := back.WaitCaughtUpWithin(500, time.Minute); err != nil {
+		if err := back.WaitCaughtUpWithin(500, harness.Patience); err != nil {
 			t.Fatal(err)
 		}
 		report, err := way.to.Node(1).Promote(ctx, "switchover")
@@ -185,7 +185,7 @@ func TestHelperGoesToTheStandbyAndBackWhenTheClustersChangePlacesTwice(t *testin
 	}
 	close(stop)
 	r.judge(total())
-	if err := former.Fingerprints(30 * time.Second); err != nil {
+	if err := former.Fingerprints(harness.Patience); err != nil {
 		t.Error(err)
 	}
 }

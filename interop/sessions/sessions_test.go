@@ -58,7 +58,7 @@ func TestADeliveryMadeOnALostConnectionComesAgainUnderItsTagAndIsSettled(t *test
 func TestAResumeHearsOfTheClustersNodes(t *testing.T) {
 	c := shared()
 	id := unique("s")
-	err := harness.Await(10*time.Second, func(context.Context) error {
+	err := harness.Await(harness.Patience, func(context.Context) error {
 		a := connect(t, c.Node(1).URL(), session(id))
 		hosts, _ := a.status()["x-session-hosts"].(string)
 		a.cut()
@@ -123,7 +123,7 @@ func TestTwoProcessesThatFightForASessionAreToldToStop(t *testing.T) {
 		holder.send(0, "connection.close-ok") // alive
 		holder = next
 	}
-	err := harness.Await(10*time.Second, func(context.Context) error {
+	err := harness.Await(harness.Patience, func(context.Context) error {
 		f := connectBare(t, c.Node(1).URL(), session(id))
 		if err := f.Send(1, "channel.open"); err != nil {
 			return err
@@ -213,7 +213,7 @@ func TestAnExpiredSessionIsGoneAndWhatItHeldIsBackOnce(t *testing.T) {
 	a.consume(q, "c")
 	a.deliver("1")
 	a.cut()
-	err := harness.Await(20*time.Second, func(ctx context.Context) error {
+	err := harness.Await(harness.Patience, func(ctx context.Context) error {
 		_, err := listed(ctx, c.Node(3), id)
 		if err == nil {
 			return errNoSession // it is there yet

@@ -17,7 +17,7 @@ type (
 )
 
 // patience bounds each wait of a talk.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // errCut says that the connection is lost; what was under way is to be done again on the next one.
 var errCut = errors.New("the connection is lost")

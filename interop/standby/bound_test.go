@@ -17,7 +17,7 @@ import (
 func TestALeaderThatWasStoppedAndIsAllThatAStandbyReachesMovesNoBound(t *testing.T) {
 	p := harness.StartPair(t, harness.PairOptions{Nodes: 3, Args: []string{"--groups", "1"}})
 	standby := p.Standby.Node(1)
-	old, _, err := p.Source.WaitLeader(1, 20*time.Second)
+	old, _, err := p.Source.WaitLeader(1, harness.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func confirms(ctx context.Context, n *harness.Node) error {
 
 func until(t *testing.T, what string, holds func(context.Context) error) {
 	t.Helper()
-	if err := harness.Await(time.Minute, holds); err != nil {
+	if err := harness.Await(harness.Patience, holds); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

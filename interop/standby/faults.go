@@ -72,7 +72,7 @@ func (r *round) killOne(c *harness.Cluster) error {
 	if err := n.Start(); err != nil {
 		return err
 	}
-	return c.WaitReady(time.Minute)
+	return c.WaitReady(harness.Patience)
 }
 
 // fell kills all nodes of a cluster at the same moment. What they have written and not synced stays with the kernel: dark takes that too.
@@ -84,7 +84,7 @@ func (r *round) fell(c *harness.Cluster) error {
 			return err
 		}
 	}
-	return c.WaitReady(time.Minute)
+	return c.WaitReady(harness.Patience)
 }
 
 // dark cuts the power of nodes at the same moment.
@@ -98,7 +98,7 @@ func (r *round) dark(c *harness.Cluster, nodes []*harness.Node) error {
 			return err
 		}
 	}
-	return c.WaitReady(time.Minute)
+	return c.WaitReady(harness.Patience)
 }
 
 func (r *round) cutPower(nodes []*harness.Node) error {

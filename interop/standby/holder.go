@@ -12,7 +12,7 @@ import (
 const (
 	held              = 10 // deliveries that a holder keeps over the switch
 	exclusiveMessages = 5
-	holderPatience    = 20 * time.Second
+	holderPatience    = 2 * time.Minute
 )
 
 // holder keeps deliveries unsettled over the switch, and has an exclusive queue.

@@ -94,7 +94,7 @@ func lagInTable(out string, group uint64) (lag, error) {
 func awaitLag(t *testing.T, n *harness.Node, what string, looks int, holds func(lag) bool) {
 	t.Helper()
 	run := 0
-	err := harness.Await(time.Minute, func(ctx context.Context) error {
+	err := harness.Await(harness.Patience, func(ctx context.Context) error {
 		list, err := lagOf(ctx, t, n, 1)
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func TestLagIsSmallWhileTheLinkIsWellAndGrowsWhenItIsCutOrTheSourceIsDead(t *tes
 	stop := steady(t, source)
 	awaitLag(t, standby, "under load", 10, healthy)
 	stop()
-	if err := p.WaitCaughtUp(30 * time.Second); err != nil {
+	if err := p.WaitCaughtUp(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	awaitLag(t, standby, "with a source that has nothing to say", 5, func(x lag) bool {
@@ -189,7 +189,7 @@ func TestLagIsSmallWhileTheLinkIsWellAndGrowsWhenItIsCutOrTheSourceIsDead(t *tes
 	stop = steady(t, source)
 	awaitLag(t, standby, "cut off", 2, silent)
 	stop()
-	err := harness.Await(30*time.Second, func(ctx context.Context) error {
+	err := harness.Await(harness.Patience, func(ctx context.Context) error {
 		entries, idle, err := behind(ctx, source)
 		if err == nil && (entries < 10 || idle < much) {
 			err = fmt.Errorf("the source says that its reader is %d entries behind and was last heard of %.1f s ago", entries, idle)
@@ -201,7 +201,7 @@ func TestLagIsSmallWhileTheLinkIsWellAndGrowsWhenItIsCutOrTheSourceIsDead(t *tes
 	}
 	p.HealLinks()
 	awaitLag(t, standby, "healed", 5, healthy)
-	if err := p.WaitCaughtUp(30 * time.Second); err != nil {
+	if err := p.WaitCaughtUp(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -70,7 +69,7 @@ func TestTheLostTailGoesIntoAQuarantineOnceHoweverOftenItIsPutThere(t *testing.T
 	p := harness.StartPair(t, harness.PairOptions{Args: []string{"--groups", "2"}})
 	old, next := p.Source.Node(1), p.Standby.Node(1)
 	put(t, old, "a", "b")
-	if err := p.WaitCaughtUp(20 * time.Second); err != nil {
+	if err := p.WaitCaughtUp(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	p.CutLinks()
@@ -122,7 +121,7 @@ func TestTheTailsMessagesTellTheVhostsOfOneGroupApart(t *testing.T) {
 	p := harness.StartPair(t, harness.PairOptions{Args: []string{"--groups", "1"}})
 	old, next := p.Source.Node(1), p.Standby.Node(1)
 	understudy(t, "vhosts", "add", "orders", "--admin-url", "http://"+old.Admin)
-	if err := p.WaitCaughtUp(20 * time.Second); err != nil {
+	if err := p.WaitCaughtUp(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	p.CutLinks()
@@ -153,7 +152,7 @@ func TestTheTailsMessagesTellTheVhostsOfOneGroupApart(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("vhosts by message %v, want %v", got, want)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, harness.Binary(t), append(args, "orders")...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "is there for something else") {

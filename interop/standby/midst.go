@@ -251,7 +251,7 @@ func (r *round) givesUp(ctx context.Context) error {
 		r.note("given up at %v, too late: it was carried out", at)
 		return err
 	}
-	err = harness.Await(time.Minute, func(ctx context.Context) error {
+	err = harness.Await(harness.Patience, func(ctx context.Context) error {
 		for _, n := range r.Source.Members() {
 			if l, err := n.LinkStatus(ctx); err != nil || l.Switch != nil || l.Fenced {
 				return errors.Join(fmt.Errorf("the switch was cancelled, and source node %d is still at %v", n.ID, stepOf(l)), err)
@@ -268,7 +268,7 @@ func (r *round) givesUp(ctx context.Context) error {
 
 // outcome waits until the standby has judged a switch that was given up, and answers whether it is cancelled.
 func (r *round) outcome() (cancelled bool, err error) {
-	err = harness.Await(time.Minute, func(ctx context.Context) error {
+	err = harness.Await(harness.Patience, func(ctx context.Context) error {
 		for _, n := range r.Standby.Members() {
 			l, err := n.LinkStatus(ctx)
 			if err != nil {

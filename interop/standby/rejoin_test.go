@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -19,7 +18,7 @@ import (
 // understudy runs a verb and answers what it printed.
 func understudy(t *testing.T, args ...string) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, harness.Binary(t), args...).CombinedOutput()
 	if err != nil {
@@ -83,7 +82,7 @@ func comesBack(t *testing.T, way string, args ...string) {
 	p := harness.StartPair(t, harness.PairOptions{Args: []string{"--groups", "2"}})
 	old, next := p.Source.Node(1), p.Standby.Node(1)
 	put(t, old, "a", "b")
-	if err := p.WaitCaughtUp(20 * time.Second); err != nil {
+	if err := p.WaitCaughtUp(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	p.CutLinks()
@@ -108,7 +107,7 @@ func comesBack(t *testing.T, way string, args ...string) {
 		t.Fatal(err)
 	}
 	put(t, next, "f")
-	err := harness.Await(30*time.Second, func(ctx context.Context) error {
+	err := harness.Await(harness.Patience, func(ctx context.Context) error {
 		q, err := old.Queue(ctx, "work")
 		if err != nil {
 			return err

@@ -164,7 +164,7 @@ func run(t testing.TB, k kind, seed uint64, much extent) result {
 	r.Pair = harness.NewPair(t, harness.PairOptions{Nodes: nodes, Seeded: r.seeded, Cuttable: r.powered, Args: []string{"--groups", fmt.Sprint(vhosts)}})
 	defer r.Standby.Stop()
 	defer r.Source.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	res.err = r.all(ctx)
 	res.Confirmed = r.h.confirms()
@@ -216,7 +216,7 @@ func (r *round) prepare(ctx context.Context) error {
 			return fmt.Errorf("vhost %s: %w", vhostName(i), err)
 		}
 	}
-	err := harness.Await(30*time.Second, func(context.Context) error {
+	err := harness.Await(harness.Patience, func(context.Context) error {
 		if n := r.h.confirms(); n < 500 && r.kind.name != "sync" { // nobody is waited for before there is a standby
 			return fmt.Errorf("%d messages were confirmed", n)
 		}
@@ -247,7 +247,7 @@ func (r *round) populate(ctx context.Context, i int) error {
 
 func (r *round) makeVhost(ctx context.Context, i int) error {
 	n, name := r.Source.Node(1), vhostName(i)
-	return harness.Await(20*time.Second, func(context.Context) error {
+	return harness.Await(harness.Patience, func(context.Context) error {
 		if _, err := n.Do(ctx, "PUT", "/api/vhosts/"+name, nil); err != nil {
 			return err
 		}
@@ -290,12 +290,12 @@ func (r *round) trouble(ctx context.Context) error {
 		}
 	}
 	for _, c := range []*harness.Cluster{r.Source, r.Standby} {
-		if err := c.WaitReady(time.Minute); err != nil {
+		if err := c.WaitReady(harness.Patience); err != nil {
 			return err
 		}
 	}
 	since := time.Now()
-	return harness.Await(time.Minute, func(ctx context.Context) error {
+	return harness.Await(harness.Patience, func(ctx context.Context) error {
 		if err := r.h.flowing(since); err != nil {
 			return err
 		}
@@ -344,7 +344,7 @@ func (r *round) judge(ctx context.Context) error {
 	if !r.forced {
 		faults = append(faults, named(r.kind, r.cut.Kind))
 	}
-	return errors.Join(append(faults, r.Standby.Fingerprints(30*time.Second))...)
+	return errors.Join(append(faults, r.Standby.Fingerprints(harness.Patience))...)
 }
 
 // named says whether a report calls the take-over what it was.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -16,13 +15,13 @@ import (
 
 func TestAStandbyNodeThatReachesTheSourceReadsForALeaderThatDoesNot(t *testing.T) {
 	p := harness.StartPair(t, harness.PairOptions{Nodes: 3, Args: []string{"--groups", "2"}})
-	leader, _, err := p.Standby.WaitLeader(1, 20*time.Second)
+	leader, _, err := p.Standby.WaitLeader(1, harness.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.CutLinksOf(leader)
 	touch(t, p.Source)
-	if err := p.WaitCaughtUp(30 * time.Second); err != nil {
+	if err := p.WaitCaughtUp(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -30,7 +29,7 @@ func TestAStandbyNodeThatReachesTheSourceReadsForALeaderThatDoesNot(t *testing.T
 // A leader that finds no quorum for longer than an election takes goes on planning once it has one again, or another does.
 func TestAStandbyWhoseLeaderLostItsQuorumForAWhileGoesOn(t *testing.T) {
 	p := harness.StartPair(t, harness.PairOptions{Nodes: 3, Args: []string{"--groups", "2"}})
-	leader, _, err := p.Standby.WaitLeader(1, 20*time.Second)
+	leader, _, err := p.Standby.WaitLeader(1, harness.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +37,7 @@ func TestAStandbyWhoseLeaderLostItsQuorumForAWhileGoesOn(t *testing.T) {
 		p.Standby.Isolate(id)
 	}
 	touch(t, p.Source)
-	err = harness.Await(30*time.Second, func(ctx context.Context) error {
+	err = harness.Await(harness.Patience, func(ctx context.Context) error {
 		l, err := p.Standby.Node(leader).LinkStatus(ctx)
 		if err != nil {
 			return err
@@ -54,7 +53,7 @@ func TestAStandbyWhoseLeaderLostItsQuorumForAWhileGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Standby.Heal()
-	if err := p.WaitCaughtUp(30 * time.Second); err != nil {
+	if err := p.WaitCaughtUp(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -71,19 +70,19 @@ func TestANodeOfAStandbyThatComesLateIsLetInAndOneThatLostItsDataIsNot(t *testin
 			t.Fatal(err)
 		}
 	}
-	if err := p.WaitCaughtUp(time.Minute); err != nil {
+	if err := p.WaitCaughtUp(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	if err := late.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Standby.WaitReady(30 * time.Second); err != nil {
+	if err := p.Standby.WaitReady(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.WaitCaughtUp(30 * time.Second); err != nil {
+	if err := p.WaitCaughtUp(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
-	err := harness.Await(20*time.Second, func(ctx context.Context) error {
+	err := harness.Await(harness.Patience, func(ctx context.Context) error {
 		l, err := first.LinkStatus(ctx)
 		if err == nil && l.Level.Members == 0 {
 			err = errors.New("not every node has told of itself")
@@ -100,7 +99,7 @@ func TestANodeOfAStandbyThatComesLateIsLetInAndOneThatLostItsDataIsNot(t *testin
 	if err := late.Start(); err != nil {
 		t.Fatal(err)
 	}
-	err = harness.Await(30*time.Second, func(context.Context) error {
+	err = harness.Await(harness.Patience, func(context.Context) error {
 		if !strings.Contains(first.LogTail(4000), "node 3 is a voter but has lost its data") {
 			return errors.New("a voter without its data was not kept out")
 		}
@@ -115,10 +114,10 @@ func TestANodeOfAStandbyThatComesLateIsLetInAndOneThatLostItsDataIsNot(t *testin
 func TestAPromotionGoesOnWhereANodeThatWasAskedIsKilled(t *testing.T) {
 	p := harness.StartPair(t, harness.PairOptions{Nodes: 3, Args: []string{"--groups", "3"}})
 	put(t, p.Source.Node(1), "a")
-	if err := p.WaitCaughtUp(30 * time.Second); err != nil {
+	if err := p.WaitCaughtUp(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
-	leader, _, err := p.Standby.WaitLeader(0, 20*time.Second)
+	leader, _, err := p.Standby.WaitLeader(0, harness.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (r *round) takeOver(ctx context.Context) error {
 	if err := r.ask(ctx, promote); err != nil {
 		return err
 	}
-	return harness.Await(time.Minute, func(context.Context) error {
+	return harness.Await(harness.Patience, func(context.Context) error {
 		if !r.h.confirmedSince(asked) {
 			return errors.New("the promoted cluster has confirmed nothing yet")
 		}
@@ -74,7 +74,7 @@ func (r *round) ask(ctx context.Context, promote func(context.Context, *harness.
 	var upset, surfaced error
 	during.Go(func() { upset = r.upsets(over) })
 	during.Go(func() { surfaced = r.surface(over) })
-	err := harness.Await(2*time.Minute, func(ctx context.Context) error {
+	err := harness.Await(harness.Patience, func(ctx context.Context) error {
 		n := r.Standby.Node(1 + list[0])
 		list = append(list[1:], list[0]) // the next one, if this one does not answer
 		var err error
@@ -124,7 +124,7 @@ func (r *round) lose() error {
 // cutOff cuts the standby's leaders of two groups off from the source, so that one node at least still reaches that, for a while.
 func (r *round) cutOff() error {
 	for g := range uint64(2) {
-		leader, _, err := r.Standby.WaitLeader(g, 20*time.Second)
+		leader, _, err := r.Standby.WaitLeader(g, harness.Patience)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (r *round) afterwards(ctx context.Context) error {
 		time.Sleep(r.plan.lasts) // both serve
 		r.HealLinks()
 	}
-	if err := harness.Await(90*time.Second, func(context.Context) error { return r.fences.all() }); err != nil {
+	if err := harness.Await(harness.Patience, func(context.Context) error { return r.fences.all() }); err != nil {
 		return err
 	}
 	if err := r.refused(); err != nil {
@@ -182,7 +182,7 @@ func (r *round) afterwards(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", h.session, err)
 		}
 	}
-	if err := harness.Await(20*time.Second, r.heldNothing); err != nil {
+	if err := harness.Await(harness.Patience, r.heldNothing); err != nil {
 		return err
 	}
 	return r.waitQuiet()
@@ -219,7 +219,7 @@ func (r *round) refused() error {
 	for i, n := range r.Source.Members() {
 		c := client{vhost: vhostName(i), session: fmt.Sprint("intruder-", i)}
 		var inside bool
-		err := harness.Await(20*time.Second, func(context.Context) error { // the library does not always see why it was refused
+		err := harness.Await(harness.Patience, func(context.Context) error { // the library does not always see why it was refused
 			conn, _, err := c.try(place{n.AMQP, n.ID, true})
 			if err == nil {
 				drop(conn)
@@ -268,7 +268,7 @@ func (r *round) heldNothing(ctx context.Context) error {
 func (r *round) waitQuiet() error {
 	due := r.h.lastDue()
 	quiet, last := 0, -1
-	return harness.Await(90*time.Second, func(context.Context) error {
+	return harness.Await(harness.Patience, func(context.Context) error {
 		if n := r.h.deliveries(); n != last {
 			quiet, last = 0, n
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -41,7 +40,7 @@ func (l *ledger) await(t *testing.T, n int) {
 		return l.count
 	}
 	before := confirms()
-	err := harness.Await(time.Minute, func(context.Context) error {
+	err := harness.Await(harness.Patience, func(context.Context) error {
 		if more := confirms() - before; more < n {
 			return fmt.Errorf("%d of %d more confirms", more, n)
 		}
@@ -91,7 +90,7 @@ func TestTheLostTailIsWhatWasConfirmedAndIsNotAtThePromotedCluster(t *testing.T)
 		publishing.Go(func() { publishUntilLost(ch, fmt.Sprint("p", n.ID), l) })
 	}
 	l.await(t, 500)
-	if err := p.WaitCaughtUpWithin(1000, time.Minute); err != nil {
+	if err := p.WaitCaughtUpWithin(1000, harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	p.CutLinks()

@@ -35,7 +35,7 @@ func TestPerfTestPublishesAndConsumes(t *testing.T) {
 			Messages *int
 			Stats    struct{ Publish, Ack int } `json:"message_stats"`
 		}
-		if err := harness.Await(time.Minute, func(context.Context) error {
+		if err := harness.Await(harness.Patience, func(context.Context) error {
 			decode(t, mustCall(t, broker[0], "GET", "/api/queues/%2F/perf", ""), &q)
 			if all := perfProducers * perfMessages; q.Messages == nil || *q.Messages != 0 || q.Stats.Publish != all || q.Stats.Ack != all {
 				return fmt.Errorf("%s: the queue shows %+v, want %d messages published and acknowledged", name, q.Stats, all)

@@ -100,7 +100,7 @@ func (e *end) start(t *testing.T) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
@@ -244,7 +244,7 @@ func raw(t *testing.T, e *end) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	h := Hello{Cluster: "c1", From: 1, To: 2}
 	_, _ = io.WriteString(conn, magic)
 	_ = writeFrame(conn, Frame{Kind: kindHello, Payload: h.encode()})

@@ -16,6 +16,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/understudy-mq/understudy/cmd/internal/alarm"
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/cmd/internal/certs/certstest"
 	"github.com/understudy-mq/understudy/cmd/internal/config"
@@ -23,7 +24,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // settings are those of a node with ports of its own and two data groups.
 func settings(t *testing.T, id uint64) config.Config {
@@ -31,7 +32,7 @@ func settings(t *testing.T, id uint64) config.Config {
 	c := config.Default()
 	c.NodeID, c.Groups = id, 2
 	c.Data = filepath.Join(t.TempDir(), fmt.Sprintf("n%d", id))
-	c.AMQP, c.Admin = "127.0.0.1:0", "127.0.0.1:0"
+	c.AMQP, c.Admin, c.Link = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	c.Peer = loopback.Addresses(t, 1)[0]
 	c.LinkHoldDiskPercent = 100 // whatever else fills the disk that the tests run on
 	return c
@@ -40,7 +41,8 @@ func settings(t *testing.T, id uint64) config.Config {
 func options(t *testing.T, c config.Config) Options {
 	return Options{
 		Config: c, Version: "test", Logger: slog.New(slog.DiscardHandler),
-		Fatal: func(err error) { t.Errorf("node %d: fatal: %v", c.NodeID, err) },
+		Fatal:  func(err error) { t.Errorf("node %d: fatal: %v", c.NodeID, err) },
+		Gauges: func() alarm.Reading { return well }, // whatever memory and disk the machine has
 	}
 }
 

@@ -108,10 +108,12 @@ func (n *Node) promotedWhole(ctx context.Context, patience time.Duration) bool {
 	return true
 }
 
-// serveAsPromoted waits until the node serves as one of an ordinary cluster: what waits for that may go on.
+// serveAsPromoted waits until the node serves as one of an ordinary cluster: what waits for that may go on. Where the source was lost
+// before its first vhost or its first user came, they are made as in any new cluster.
 func (n *Node) serveAsPromoted(ctx context.Context) {
 	tick := time.NewTicker(formInterval)
 	defer tick.Stop()
+	var proposed proposal
 	for {
 		if err := n.learn(); err != nil {
 			n.o.Fatal(err)
@@ -119,6 +121,9 @@ func (n *Node) serveAsPromoted(ctx context.Context) {
 		}
 		if _, deaf := n.registered.missing(n.groups); n.formed.Load() && !deaf {
 			break
+		}
+		if !n.formed.Load() {
+			n.propose(&proposed)
 		}
 		select {
 		case <-tick.C:

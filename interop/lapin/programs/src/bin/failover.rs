@@ -1,6 +1,10 @@
-//! failover COUNT: publishes and consumes numbered messages while a node dies. lapin's automatic recovery knows one address, here
-//! that of a balancer before the nodes; it restores channels, queue and consumer, but for the prefetch.
+//! failover COUNT [own]: publishes and consumes numbered messages while a node dies. lapin's automatic recovery knows one address,
+//! here that of a balancer before the nodes; it restores channels, prefetch, queue and consumer. If the loss was first felt at a
+//! write it never ends and tells nobody (io_loop.rs goes on as long as there are frames that no socket will take), so nothing is
+//! waited for longer than PATIENCE; the connection is then given up for another one. With "own" that is done at every error,
+//! without automatic recovery.
 use std::collections::HashSet;
+use std::io;
 use std::time::Duration;
 
 use futures_lite::StreamExt;
@@ -10,30 +14,73 @@ use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Result};
 use tokio::sync::oneshot;
 
 const BATCH: u32 = 10;
+const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECTIONS: u32 = 20;
+
+/// What outlives a connection.
+#[derive(Default)]
+struct Published {
+    confirmed: u32, // all up to this one are
+    tried: HashSet<u32>,
+}
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let count: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).expect("failover COUNT");
+    let mut args = std::env::args().skip(1);
+    let count: u32 = args.next().and_then(|n| n.parse().ok()).expect("failover COUNT [own]");
+    let mut properties = ConnectionProperties::default();
+    if args.next().is_none() {
+        properties = properties.enable_auto_recover();
+    }
     let url = std::env::var("AMQP_BALANCED").expect("AMQP_BALANCED");
-    let url = url.trim_end_matches('/');
-    let connection = Connection::connect(url, ConnectionProperties::default().enable_auto_recover()).await?;
-    let (finished, all) = oneshot::channel();
-    let worker = connection.create_channel().await?;
-    worker.queue_declare("failover.q".into(), QueueDeclareOptions::durable(), FieldTable::default()).await?;
-    worker.basic_qos(20, BasicQosOptions::default()).await?;
-    tokio::spawn(consume(worker, count, finished));
-    let channel = connection.create_channel().await?;
-    channel.confirm_select(ConfirmSelectOptions::default()).await?;
-    let mut published = HashSet::new();
-    for first in (1..=count).step_by(BATCH as usize) {
-        let numbers: Vec<u32> = (first..=count.min(first + BATCH - 1)).collect();
-        while let Err(error) = publish(&channel, &numbers, &mut published).await {
-            match channel.wait_for_recovery(error).await {
-                Ok(()) => println!("reconnected"),
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+    let (mut published, mut received) = (Published::default(), HashSet::new());
+    for attempt in 1.. {
+        let lost = async {
+            let connection = soon(Connection::connect(url.trim_end_matches('/'), properties.clone())).await?;
+            if attempt > 1 {
+                println!("reconnected");
             }
+            work(&connection, count, &mut published, &mut received).await
+        };
+        match lost.await {
+            Err(error) if attempt == CONNECTIONS => return Err(error),
+            _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
-        numbers.iter().for_each(|n| println!("confirmed {n}"));
+    }
+    Ok(())
+}
+
+/// Waits for an answer of lapin's, but not for ever.
+async fn soon<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(answered) => answered,
+        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+    }
+}
+
+/// Publishes and consumes until the connection is lost, for lapin too.
+async fn work(connection: &Connection, count: u32, published: &mut Published, received: &mut HashSet<String>) -> Result<()> {
+    let worker = soon(connection.create_channel()).await?;
+    soon(worker.queue_declare("failover.q".into(), QueueDeclareOptions::durable(), FieldTable::default())).await?;
+    soon(worker.basic_qos(20, BasicQosOptions::default())).await?;
+    let channel = soon(connection.create_channel()).await?;
+    soon(channel.confirm_select(ConfirmSelectOptions::default())).await?;
+    let (finished, all) = oneshot::channel();
+    tokio::select! {
+        lost = publish_all(&channel, count, published, all) => lost,
+        lost = consume(&worker, count, received, finished) => lost,
+    }
+}
+
+async fn publish_all(channel: &Channel, count: u32, published: &mut Published, all: oneshot::Receiver<()>) -> Result<()> {
+    while published.confirmed < count {
+        let numbers = published.confirmed + 1..=count.min(published.confirmed + BATCH);
+        while let Err(error) = soon(publish(channel, numbers.clone(), &mut published.tried)).await {
+            soon(channel.wait_for_recovery(error)).await?;
+            println!("reconnected");
+        }
+        published.confirmed = *numbers.end();
+        numbers.for_each(|n| println!("confirmed {n}"));
     }
     all.await.expect("the consumer goes on for ever");
     println!("done");
@@ -41,11 +88,11 @@ async fn main() -> Result<()> {
 }
 
 /// Publishes the numbers and waits for their confirms; all must come on one connection.
-async fn publish(channel: &Channel, numbers: &[u32], published: &mut HashSet<u32>) -> Result<()> {
+async fn publish(channel: &Channel, numbers: impl Iterator<Item = u32>, tried: &mut HashSet<u32>) -> Result<()> {
     let options = BasicPublishOptions { mandatory: true, ..Default::default() };
     let mut confirms = Vec::new();
     for n in numbers {
-        if !published.insert(*n) {
+        if !tried.insert(n) {
             println!("published {n} again");
         }
         let properties = BasicProperties::default().with_delivery_mode(2);
@@ -57,30 +104,27 @@ async fn publish(channel: &Channel, numbers: &[u32], published: &mut HashSet<u32
     Ok(())
 }
 
-async fn consume(channel: Channel, count: u32, finished: oneshot::Sender<()>) -> Result<()> {
+async fn consume(channel: &Channel, count: u32, received: &mut HashSet<String>, finished: oneshot::Sender<()>) -> Result<()> {
     let mut finished = Some(finished);
-    let mut received = HashSet::new();
-    let mut consumer = channel.basic_consume("failover.q".into(), "worker".into(), BasicConsumeOptions::default(), FieldTable::default()).await?;
-    while let Some(delivery) = consumer.next().await {
-        let delivery = match delivery {
+    let mut consumer = soon(channel.basic_consume("failover.q".into(), "worker".into(), BasicConsumeOptions::default(), FieldTable::default())).await?;
+    loop {
+        if received.len() == count as usize {
+            if let Some(finished) = finished.take() {
+                let _ = finished.send(());
+            }
+        }
+        let delivery = match consumer.next().await.expect("nobody cancels the consumer") {
             Ok(delivery) => delivery,
             Err(error) => {
-                channel.wait_for_recovery(error).await?;
+                soon(channel.wait_for_recovery(error)).await?;
                 continue;
             }
         };
         let body = String::from_utf8_lossy(&delivery.data).into_owned();
         println!("received {body}{}", if delivery.redelivered { " again" } else { "" });
         received.insert(body);
-        if received.len() == count as usize {
-            if let Some(finished) = finished.take() {
-                let _ = finished.send(());
-            }
-        }
         if let Err(error) = delivery.ack(BasicAckOptions::default()).await {
-            channel.wait_for_recovery(error).await?;
+            soon(channel.wait_for_recovery(error)).await?;
         }
     }
-    println!("the consumer has ended");
-    Ok(())
 }
