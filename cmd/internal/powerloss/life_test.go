@@ -230,7 +230,10 @@ func (n *node) deleteQueues(ctx context.Context, vhost string) error {
 // live counts the references to content in the node's log.
 func (n *node) live() (sum int) {
 	for _, state := range n.states {
-		state.View(func(m *core.Machine) { sum += m.Live(0, 1<<40) })
+		state.View(func(m *core.Machine) {
+			references, _ := m.Live(0, 1<<40)
+			sum += references
+		})
 	}
 	return sum
 }
