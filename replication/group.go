@@ -69,6 +69,7 @@ type Group struct {
 	registrations []uint64      // every node that was ever registered, as far as applied; guarded too
 
 	appended appended
+	told     told
 }
 
 // target is where the node's batches go: the leader that named the sequence it expects.

@@ -447,6 +447,37 @@ func (c cutAt) Conf() []byte                     { return nil }
 func (c cutAt) Close() error                     { return nil }
 func (c cutAt) WriteTo(io.Writer) (int64, error) { return 0, nil }
 
+func TestAcknowledgementsAreRepeatedWhereTheLeaderMayNotKnow(t *testing.T) {
+	ack := func(to, term, index uint64) *pb.Message {
+		return &pb.Message{Type: pb.MsgAppResp.Enum(), To: new(to), Term: new(term), Index: new(index)}
+	}
+	refusal := ack(2, 5, 10)
+	refusal.Reject = new(true)
+	for _, c := range []struct {
+		name string
+		m    *pb.Message
+		tick uint64
+		want int
+	}{
+		{"the same", ack(2, 5, 10), 8, 0},
+		{"less", ack(2, 5, 9), 7, 0},
+		{"more", ack(2, 5, 11), 7, 1},
+		{"another leader", ack(3, 5, 10), 7, 1},
+		{"another term", ack(2, 6, 10), 7, 1},
+		{"a refusal", refusal, 7, 1},
+		{"two ticks later", ack(2, 5, 10), 9, 1},
+		{"another message", &pb.Message{Type: pb.MsgStorageAppendResp.Enum(), To: new(uint64(2)), Term: new(uint64(5))}, 7, 1},
+	} {
+		var told told
+		if n := len(told.news([]*pb.Message{ack(2, 5, 10)}, 7)); n != 1 {
+			t.Fatalf("%d of the first", n)
+		}
+		if n := len(told.news([]*pb.Message{c.m}, c.tick)); n != c.want {
+			t.Errorf("%s: %d messages", c.name, n)
+		}
+	}
+}
+
 func TestSnapshotFromBeforeALearnerWasAddedIsCutAnew(t *testing.T) {
 	g, _ := bare(1)
 	g.log = shortLog{first: 50}

@@ -109,7 +109,7 @@ func (g *Group) storageAppend(m *pb.Message) {
 		}
 	}
 	g.appended.add(m.GetEntries(), g.env.opts.FollowerLagBytes)
-	responses, snap := m.GetResponses(), m.GetSnapshot()
+	responses, snap := g.told.news(m.GetResponses(), g.ticks), m.GetSnapshot()
 	if raft.IsEmptySnap(snap) {
 		if w.Sync || len(responses) > 0 {
 			g.log.Append(w, func() { g.logged(responses) })

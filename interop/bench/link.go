@@ -20,10 +20,14 @@ type comparison struct{ without, with []figures }
 // settles is how long the pair is left alone before the source is measured.
 const settles = 500 * time.Millisecond
 
-// attach starts a pair whose standby gives way to others on the machine's processors: what that costs is not the question.
-func attach(t testing.TB, o harness.PairOptions) (*harness.Pair, error) {
+// attach starts a pair. Where its source is measured its standby gives way to others on the machine's processors: what that costs is not the
+// question. Otherwise it does not: on a busy machine it would get none.
+func attach(t testing.TB, o harness.PairOptions, measured bool) (*harness.Pair, error) {
 	const nice = 19 // the least urgent
 	p := harness.StartPair(t, o)
+	if !measured {
+		return p, nil
+	}
 	for _, n := range p.Standby.Members() {
 		if err := syscall.Setpriority(syscall.PRIO_PGRP, n.Pid(), nice); err != nil {
 			return nil, fmt.Errorf("standby node %d: %w", n.ID, err)

@@ -35,7 +35,7 @@ func TestLinkCost(t *testing.T) {
 			continue
 		}
 		t.Run(l.name, func(t *testing.T) {
-			p, err := attach(t, harness.PairOptions{Nodes: l.nodes, Direct: true})
+			p, err := attach(t, harness.PairOptions{Nodes: l.nodes, Direct: true}, *measuring)
 			if err == nil && l.rate == 0 {
 				l, err = l.half(p, warmup, lasts)
 			}
@@ -83,7 +83,7 @@ func syncsOf(t *testing.T, c *harness.Cluster, n int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*harness.Patience)
 	defer cancel()
 	for i := range n {
 		confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", queue, false, false, amqp.Publishing{DeliveryMode: amqp.Persistent})

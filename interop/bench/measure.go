@@ -72,7 +72,8 @@ func measure(c *harness.Cluster, l load, warmup, duration time.Duration) (figure
 	return f, err
 }
 
-// span is what the cluster spends and its clients do in a duration; latencies apart.
+// span is what the cluster spends and its clients do in a duration, or until something is consumed where a disk stalls for longer; latencies
+// apart.
 func (m *meter) span(c *harness.Cluster, duration time.Duration) (figures, error) {
 	before, err := count(c)
 	if err != nil {
@@ -81,6 +82,11 @@ func (m *meter) span(c *harness.Cluster, duration time.Duration) (figures, error
 	confirmed, consumed, begin := m.confirmed.Load(), m.consumed.Load(), time.Now()
 	if err := m.hold(duration); err != nil {
 		return figures{}, err
+	}
+	for m.consumed.Load() == consumed && time.Since(begin) < duration+harness.Patience {
+		if err := m.hold(10 * time.Millisecond); err != nil {
+			return figures{}, err
+		}
 	}
 	took := time.Since(begin).Seconds()
 	confirmed, consumed = m.confirmed.Load()-confirmed, m.consumed.Load()-consumed

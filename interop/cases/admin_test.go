@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/rawclient"
@@ -32,7 +31,7 @@ func admin(t *testing.T, method, path, body string) []byte {
 	must(t, err)
 	req.SetBasicAuth("guest", "guest")
 	req.Header.Set("Content-Type", "application/json")
-	client := http.Client{Timeout: 10 * time.Second}
+	client := http.Client{Timeout: harness.Patience}
 	resp, err := client.Do(req)
 	must(t, err)
 	defer func() { _ = resp.Body.Close() }()

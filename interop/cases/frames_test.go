@@ -190,7 +190,7 @@ func TestB10TimestampsOfAnySize(t *testing.T) {
 func TestB11SilentClientIsCutAndASlowOneIsNot(t *testing.T) {
 	c := connect(t)
 	q := c.queue(nil)
-	silent, slow := connectAs(t, rawclient.Handshake{Heartbeat: 1}), connectAs(t, rawclient.Handshake{Heartbeat: 1})
+	silent, slow := connectAs(t, rawclient.Handshake{Heartbeat: 2}), connectAs(t, rawclient.Handshake{Heartbeat: 2})
 	cut := make(chan int, 1)
 	go func() {
 		heartbeats := 0

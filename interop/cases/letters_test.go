@@ -179,9 +179,9 @@ func TestE3DeadLetterHasNoExpirationOfItsOwn(t *testing.T) {
 func TestE4TimeBeginsAnewInEachQueue(t *testing.T) {
 	c := connect(t)
 	last := c.queue(nil)
-	second := c.queue(toQueue(last, table{"x-message-ttl": 100}))
-	first := c.queue(toQueue(second, table{"x-message-ttl": 100}))
-	clock := c.queue(toQueue(last, table{"x-message-ttl": 150}))
+	second := c.queue(toQueue(last, table{"x-message-ttl": 1000}))
+	first := c.queue(toQueue(second, table{"x-message-ttl": 1000}))
+	clock := c.queue(toQueue(last, table{"x-message-ttl": 1500}))
 	c.consume(last, "t")
 	c.publish("", first, "m")
 	c.publish("", clock, "clock")
@@ -206,8 +206,8 @@ func TestE6MessageThatExpiredUnackedIsNotDeliveredAgain(t *testing.T) {
 	c := connect(t)
 	dead := c.queue(nil)
 	q := c.queue(toQueue(dead, nil))
+	c.consume(q, "t") // before it comes: it does not live for long
 	c.publishWith("", q, props{Expiration: "30"}, "m")
-	c.consume(q, "t")
 	e := c.delivery("m")
 	c.pass(60)
 	c.send(1, "basic.reject", tag(e), true)
@@ -395,22 +395,22 @@ func TestE17RequeuedMessageKeepsItsPlaceInItsPriority(t *testing.T) {
 
 func TestE18UnusedQueueGoesAfterItsTime(t *testing.T) {
 	c, user := connect(t), connect(t)
-	q := c.queue(table{"x-expires": 300})
+	q := c.queue(table{"x-expires": 2000}) // long enough for a slow disk between the two
 	user.consume(q, "t")
-	c.pass(500)
+	c.pass(2300)
 	c.ready(q)
 	left := time.Now()
 	user.call(1, "basic.cancel-ok", "basic.cancel", "t")
-	c.awaitExpiry(q, left, 300*time.Millisecond)
+	c.awaitExpiry(q, left, 2*time.Second)
 }
 
 func TestE18GetRenewsTheLease(t *testing.T) {
 	c := connect(t)
-	q := c.queue(table{"x-expires": 400})
+	q := c.queue(table{"x-expires": 2000})
 	c.pass(250)
 	used := time.Now()
 	c.call(1, "basic.get-empty", "basic.get", q)
-	c.awaitExpiry(q, used, 400*time.Millisecond)
+	c.awaitExpiry(q, used, 2*time.Second)
 }
 
 // awaitExpiry waits until a queue is gone, which must not be sooner than its time after its last use. It looks by

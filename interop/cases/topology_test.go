@@ -333,7 +333,7 @@ func TestA30DeclaringADelayQueueAgainRenewsItsLease(t *testing.T) {
 	back := c.queue(nil)
 	x := c.exchange("fanout", nil)
 	c.consume(back, "t")
-	delay, arguments := name(t, "delay"), toQueue(back, table{"x-message-ttl": 150, "x-expires": 500})
+	delay, arguments := name(t, "delay"), toQueue(back, table{"x-message-ttl": 450, "x-expires": 2000})
 	for _, body := range numbers(1, 5) { // longer in all than the lease
 		c.queueNamed(delay, arguments)
 		c.bind(delay, x, "", nil)

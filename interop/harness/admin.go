@@ -14,7 +14,13 @@ import (
 )
 
 // adminClient keeps no connections: nodes are killed and paused under it.
-var adminClient = &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var adminClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// A look is soon taken again; a change may have to wait for a slow hash or a slow disk.
+const (
+	lookLimit   = 3 * time.Second
+	changeLimit = 30 * time.Second
+)
 
 // Group is a row of /api/groups: a raft group as one node sees it.
 type Group struct {
@@ -59,6 +65,12 @@ func (n *Node) Do(ctx context.Context, method, path string, body io.Reader) ([]b
 
 // ask sends a request as guest and answers the body of a 2xx reply.
 func ask(ctx context.Context, method, url string, body io.Reader) ([]byte, error) {
+	limit := changeLimit
+	if method == http.MethodGet {
+		limit = lookLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return nil, err

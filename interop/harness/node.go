@@ -206,6 +206,8 @@ func (n *Node) Without(flag string) {
 
 // Ready says whether the node answers 200 on /health/ready.
 func (n *Node) Ready(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.Admin+"/health/ready", nil)
 	if err != nil {
 		return false

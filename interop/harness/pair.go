@@ -260,7 +260,7 @@ func (n *Node) takeOver(ctx context.Context, how string, body io.Reader) (Promot
 	}
 	req.SetBasicAuth("guest", "guest")
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := (&http.Client{Transport: adminClient.Transport}).Do(req)
+	resp, err := adminClient.Do(req)
 	if err != nil {
 		return p, fmt.Errorf("node %d: %w", n.ID, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/checker"
 	"github.com/understudy-mq/understudy/interop/harness"
@@ -16,7 +15,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 func TestALoadGoesOnOverAKilledNodeAndItsHistoryIsGood(t *testing.T) {
 	node := harness.Start(t, harness.Options{}).Node(1)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*harness.Patience)
 	defer cancel()
 	l, err := Start(ctx, Options{URLs: []string{node.URL()}, Rate: 500, Seed: 1, Queues: []Queue{{Name: "one", Producers: 2, Consumers: 1}, {Name: "two", Producers: 1, Consumers: 2}}})
 	if err != nil {
@@ -65,7 +64,7 @@ func confirmed(t *testing.T, l *Load, n int64) {
 
 func TestAMixedLoadGoesOnOverAKilledNodeAndItsHistoryIsGood(t *testing.T) {
 	node := harness.Start(t, harness.Options{}).Node(1)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*harness.Patience)
 	defer cancel()
 	queues, rules := Mixture("test")
 	l, err := Start(ctx, Options{URLs: []string{node.URL()}, Rate: 60, Prefetch: 10, Seed: 1, Queues: queues, Rules: rules})

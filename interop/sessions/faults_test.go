@@ -263,7 +263,7 @@ var outcomes = []outcome{
 	{"TTL and dead letters", func(t *talk, interrupt func() error) error {
 		return steps(
 			queueWith(t, "dead", table{}),
-			queueWith(t, "q", table{"x-message-ttl": 400, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": t.prefix + "dead"}),
+			queueWith(t, "q", table{"x-message-ttl": 2000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": t.prefix + "dead"}),
 			func() error { return t.publish(1, t.messages("", t.prefix+"q", "m", 10)...) },
 			func() error { return t.consume(1, t.prefix+"q", "c", table{}) },
 			func() error { return t.receive(1, "c", 4) },

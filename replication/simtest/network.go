@@ -8,6 +8,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/understudy-mq/understudy/replication"
 	"github.com/understudy-mq/understudy/replication/transport"
 )
@@ -37,6 +40,7 @@ type network struct {
 	rush  bool // links come up at once
 	torn  int  // the next streams of snapshots that fail
 	slow  int  // the most steps that a frame takes
+	acks  int  // acknowledgements of entries sent
 	sim   *Sim
 }
 
@@ -75,6 +79,9 @@ func (w wire) Send(to uint64, f transport.Frame) bool {
 	f.Payload = slices.Concat(append([][]byte{f.Payload}, f.Rest...)...)
 	f.Rest = nil
 	l.queue = append(l.queue, parcel{f, due})
+	if m := new(pb.Message); f.Kind == transport.Raft && proto.Unmarshal(f.Payload, m) == nil && m.GetType() == pb.MsgAppResp {
+		w.acks++
+	}
 	return true
 }
 

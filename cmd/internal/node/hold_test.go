@@ -102,7 +102,7 @@ func only(t *testing.T, n *Node) api.LinkHold {
 func TestAHoldThatIsLostShowsBeforeAndAfterAndANewSeedCuresIt(t *testing.T) {
 	t.Parallel() // it waits for the most part
 	from, to := pair(t)
-	from.LinkHoldSeconds = 6
+	from.LinkHoldSeconds = 12
 	source, standby := start(t, from), start(t, to)
 	ready(t, source, standby)
 	send(t, dial(t, source), "work", "kept")
@@ -128,7 +128,7 @@ func TestAHoldThatIsLostShowsBeforeAndAfterAndANewSeedCuresIt(t *testing.T) {
 	})
 	asking()
 	eventually(t, "the hold is lost once nobody asks any more", func() bool { return only(t, source).State == "lost" })
-	if h := only(t, source); h.Holding || !strings.Contains(h.Reason, "silent for more than 6s") || !strings.Contains(h.Reason, "new seed") {
+	if h := only(t, source); h.Holding || !strings.Contains(h.Reason, "silent for more than 12s") || !strings.Contains(h.Reason, "new seed") {
 		t.Errorf("lost: %+v", h)
 	}
 
