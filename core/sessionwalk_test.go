@@ -112,7 +112,7 @@ func (x *ramble) step() {
 		weight int
 		do     func()
 	}
-	steps := []step{{3, x.someAttach}, {2, x.detach}, {1, x.end}, {1, x.nodeDown}, {1, x.crash}, {1, x.leaderUp}, {1, x.closeSession},
+	steps := []step{{3, x.someAttach}, {2, x.detach}, {1, x.end}, {1, x.nodeDown}, {1, x.crash}, {4, x.comeBack}, {1, x.fight}, {1, x.leaderUp}, {1, x.closeSession},
 		{2, x.answer}, {4, x.wait}, {1, x.restart}, {1, x.stale},
 		{3, x.onChannel(x.openAnother)}, {1, x.onChannel(x.closeChannel)}, {2, x.onChannel(x.qos)}, {6, x.onChannel(x.consume)},
 		{1, x.onChannel(x.cancel)}, {3, x.onChannel(x.get)}, {14, x.onChannel(x.publish)}, {10, x.onChannel(x.settle)},
@@ -286,6 +286,81 @@ func (x *ramble) crash() {
 	x.waitFor(pick(x, int64(60_000), 61_000))
 }
 
+// comeBack has a session with several consumers of one queue lose its connection with deliveries in flight, and its client come back to some
+// of them on other channels or under other tags, some in a transaction, and wait until what it has not adopted goes back.
+func (x *ramble) comeBack() {
+	a := entry.Attach{Key: pick(x, "k", "l"), Expiry: 60, KeepInFlight: x.coin(4)}
+	queue, tags := pick(x, "a", "a", "limited", "single"), []string{"t", "u", "v"}
+	if s := x.w.find(a.Key); s != nil {
+		a.Process = s.process
+	}
+	x.attach(a)
+	for range 2 + x.one(3) {
+		x.onOne(a.Key, func(h *wChannel) { x.consumeFrom(h, queue, pick(x, tags...), false) })
+	}
+	for range 5 {
+		x.onOne(a.Key, func(h *wChannel) {
+			x.w.publish(h, queue, wPublish{})
+			x.do(h, &entry.Publish{Ref: h.ref(), Record: coretest.Record("", queue, nil, "x")})
+		})
+	}
+	for range x.one(3) {
+		x.onOne(a.Key, func(h *wChannel) { x.getFrom(h, queue, false) })
+	}
+	s := x.w.find(a.Key)
+	if s == nil || s.node == 0 {
+		return
+	}
+	x.lose(s)
+	x.attach(a)
+	if x.coin(2) { // not all that is owed is sent at once
+		x.onOne(a.Key, func(h *wChannel) {
+			h.prefetch, h.limit = 1, 0
+			x.do(h, &entry.Qos{Ref: h.ref(), Prefetch: 1})
+		})
+	}
+	if x.coin(2) {
+		x.onOne(a.Key, x.modes)
+		x.onOne(a.Key, x.modes)
+	}
+	for range 3 + x.one(6) {
+		x.onOne(a.Key, pick(x, x.settle, x.settle, x.publish, x.transact, func(h *wChannel) { x.getFrom(h, queue, x.coin(4)) },
+			func(h *wChannel) { x.consumeFrom(h, queue, pick(x, tags...), x.coin(4)) }, x.cancel, x.recover,
+			func(h *wChannel) { x.consumeFrom(h, queue, pick(x, tags...), x.coin(4)) }))
+	}
+	x.onOne(a.Key, x.transact)
+	x.waitFor(pick(x, int64(20), 30_000, 31_000))
+}
+
+// fight has connections take a session from one another, of which most still answer.
+func (x *ramble) fight() {
+	a := entry.Attach{Key: pick(x, "k", "l", "m"), Process: pick(x, "", "A"), Expiry: pick(x, uint32(60), 0)}
+	for range 4 + x.one(3) {
+		x.attach(a)
+		if s := x.w.find(a.Key); s != nil && s.epoch > 1 && !x.coin(5) {
+			x.answerFor(s, s.epoch-1)
+		}
+		if x.coin(3) {
+			x.waitFor(pick(x, int64(3000), 14_000, 29_999, 30_000))
+		}
+	}
+}
+
+// onOne does something on a channel of the session with a key, one of two; nothing where that has failed.
+func (x *ramble) onOne(key string, do func(*wChannel)) {
+	s := x.w.find(key)
+	if s == nil || s.node == 0 || s.failed {
+		return
+	}
+	n := uint16(1 + x.one(2))
+	if h := s.channels[n]; h == nil || !h.open {
+		h = x.open(s, n)
+		h.prefetch, h.limit = 2, 0
+		x.do(h, &entry.Qos{Ref: h.ref(), Prefetch: 2})
+	}
+	do(s.channels[n])
+}
+
 func (x *ramble) leaderUp() {
 	for _, s := range x.w.byID() {
 		switch {
@@ -302,11 +377,12 @@ func (x *ramble) leaderUp() {
 
 // answer reports that the connection of an earlier attachment was alive, whether it was or not.
 func (x *ramble) answer() {
-	s := x.session()
-	if s == nil || s.epoch < 2 {
-		return
+	if s := x.session(); s != nil && s.epoch > 1 {
+		x.answerFor(s, s.epoch-1-uint64(x.one(min(3, int(s.epoch-1)))))
 	}
-	epoch := s.epoch - 1 - uint64(x.one(min(3, int(s.epoch-1))))
+}
+
+func (x *ramble) answerFor(s *wSession, epoch uint64) {
 	x.w.answered(s, epoch)
 	x.note("s%d answered %d", s.id, epoch)
 	x.judge(x.d.Batch(1, &entry.Answered{Ref: entry.Ref{Session: s.id, Epoch: epoch}}))
@@ -345,6 +421,9 @@ func (x *ramble) stale() {
 	if s == nil || s.epoch < 2 {
 		return
 	}
+	if s.node != 0 { // nor does another node speak for it
+		x.judge(x.d.Batch(3-s.node, &entry.Publish{Ref: entry.Ref{Session: s.id, Epoch: s.epoch, Channel: 1}, Record: coretest.Record("", "a", nil, "of another node")}))
+	}
 	x.note("s%d stale", s.id)
 	x.judge(x.d.Batch(1, &entry.Publish{Ref: entry.Ref{Session: s.id, Epoch: s.epoch - 1, Channel: 1}, Record: coretest.Record("", "a", nil, "stale")}))
 }
@@ -371,7 +450,10 @@ func (x *ramble) qos(h *wChannel) {
 }
 
 func (x *ramble) consume(h *wChannel) {
-	queue, tag, noAck := x.feedingQueue(), pick(x, "t", "u", "v", fmt.Sprint("new", x.one(1000))), x.coin(6)
+	x.consumeFrom(h, x.feedingQueue(), pick(x, "t", "u", "v", fmt.Sprint("new", x.one(1000))), x.coin(6))
+}
+
+func (x *ramble) consumeFrom(h *wChannel, queue, tag string, noAck bool) {
 	ref := h.ref()
 	x.w.consume(h, queue, tag, noAck)
 	x.do(h, &entry.Consume{Ref: ref, Queue: queue, Tag: tag, NoAck: noAck})
@@ -384,7 +466,11 @@ func (x *ramble) cancel(h *wChannel) {
 }
 
 func (x *ramble) get(h *wChannel) {
-	x.w.asked, x.w.askedNoAck = x.feedingQueue(), x.coin(6)
+	x.getFrom(h, x.feedingQueue(), x.coin(6))
+}
+
+func (x *ramble) getFrom(h *wChannel, queue string, noAck bool) {
+	x.w.asked, x.w.askedNoAck = queue, noAck
 	if x.w.usable(h, x.w.asked) != nil {
 		x.w.owe(h).got++
 	}
@@ -398,7 +484,7 @@ func (x *ramble) publish(h *wChannel) {
 	}
 	switch x.one(4) {
 	case 0:
-		p.id = fmt.Sprint("id", x.one(30))
+		p.id = fmt.Sprint("id", x.one(10))
 	case 1:
 		p.name, p.sequence = pick(x, "p", "r"), uint64(1+x.one(20))
 		if x.coin(3) {

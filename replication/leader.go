@@ -154,13 +154,10 @@ func (g *Group) leadApplied(r *report) {
 // tickLead proposes what is due: NodeDown of nodes that are silent or no longer members, and Tick.
 func (g *Group) tickLead() {
 	l := g.lead
-	if !l.ready {
-		return
-	}
 	if g.env.readOnly() != nil {
-		g.giveWay()
+		g.giveWay() // also before it is ready: on a full disk it would never apply its LeaderUp
 	}
-	if g.standby {
+	if !l.ready || g.standby {
 		return
 	}
 	t := g.env.electionTime()

@@ -61,6 +61,9 @@ func (m *Manual) Connected(peer uint64) { m.node.connected(peer) }
 // HungUp says that a peer has ended its connection.
 func (m *Manual) HungUp(peer uint64) { m.node.hungUp(peer) }
 
+// Full says that the disk has run out of room (err) or has room again (nil), as the log says it.
+func (m *Manual) Full(err error) { m.node.diskFull(err) }
+
 // ReceiveSnapshot takes a snapshot as if it had been streamed.
 func (m *Manual) ReceiveSnapshot(from, group uint64, header []byte, r io.Reader) error {
 	return m.node.groups[group].receiveSnapshot(m.node.ctx, from, header, r)

@@ -1,6 +1,7 @@
 package simtest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -42,7 +43,7 @@ type Sim struct {
 	debug  *slog.Logger
 
 	// Counters of what a run has met with, to see that it met with it.
-	Crashes, Cuts, Partitions, Snapshots, Submitted, Unregistered, MemberChanges, Asked, Proven int
+	Crashes, Cuts, Partitions, Snapshots, Submitted, Unregistered, MemberChanges, Asked, Proven, Full int
 }
 
 type print struct{ hash, node uint64 }
@@ -56,7 +57,8 @@ type simNode struct {
 	machine *Machine
 	peers   map[uint64]string
 	join    bool
-	speed   int // of ten rounds, in how many it moves
+	speed   int  // of ten rounds, in how many it moves
+	full    bool // nothing more comes to its disk
 	reads   bool
 	reader  reader
 
@@ -148,7 +150,7 @@ func (n *simNode) start() {
 // crash stops a node at once; of its unsynced writes some stay.
 func (n *simNode) crash() {
 	n.sim.Crashes++
-	n.node, n.open, n.stale, n.reader = nil, nil, nil, reader{}
+	n.node, n.open, n.stale, n.reader, n.full = nil, nil, nil, reader{}, false
 	n.disk.Crash(n.sim.rng.IntN(n.disk.Unsynced() + 1))
 	n.machine.Crash()
 	for _, l := range n.sim.net.order {
@@ -167,7 +169,7 @@ func (s *Sim) hangUp(l *link) {
 }
 
 func (n *simNode) submit() {
-	if n.open == nil {
+	if n.open == nil || n.full {
 		return
 	}
 	s := n.sim
@@ -188,7 +190,7 @@ func (n *simNode) move() {
 		n.sim.fail("node %d installed a snapshot and kept its registration", n.id)
 	}
 	n.stale = nil
-	if n.sim.rng.IntN(2) == 0 {
+	if n.sim.rng.IntN(2) == 0 && !n.full {
 		n.disk.Sync()
 	}
 	if n.sim.rng.IntN(3) > 0 {
@@ -325,7 +327,25 @@ func (s *Sim) trouble() {
 			n.machine.Checkpoint(func(error) {})
 			n.crash()
 		}
+	case 20, 21:
+		n.fill(!n.full)
 	}
+}
+
+var errNoSpace = errors.New("no space left")
+
+// fill fills a node's disk, or makes room on it.
+func (n *simNode) fill(full bool) {
+	if n.node == nil || n.full == full {
+		return
+	}
+	n.full = full
+	if !full {
+		n.node.Full(nil)
+		return
+	}
+	n.sim.Full++
+	n.node.Full(errNoSpace)
 }
 
 // changeMembers takes the next step in the life of a fourth member: it is made, added, promoted and removed.
@@ -383,6 +403,7 @@ func (s *Sim) heal() {
 	for _, id := range s.ids {
 		n := s.nodes[id]
 		n.speed = 10
+		n.fill(false)
 		if n.node == nil {
 			n.start()
 		}

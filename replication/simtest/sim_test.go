@@ -31,11 +31,12 @@ func TestSimulatedClusterAppliesEverythingOnceAndInOrder(t *testing.T) {
 		met.Unregistered += s.Unregistered
 		met.Submitted += s.Submitted
 		met.MemberChanges += s.MemberChanges
+		met.Full += s.Full
 		met.Asked, met.Proven = met.Asked+s.Asked, met.Proven+s.Proven
 	}
-	t.Logf("crashes %d, cuts %d, partitions %d, snapshots %d, registrations lost %d, member changes %d, values %d, asked %d times, answered %d",
-		met.Crashes, met.Cuts, met.Partitions, met.Snapshots, met.Unregistered, met.MemberChanges, met.Submitted, met.Asked, met.Proven)
-	if *seedFlag == 0 && (met.Crashes == 0 || met.Partitions == 0 || met.Snapshots == 0 || met.Unregistered == 0 || met.MemberChanges < 3 ||
+	t.Logf("crashes %d, disks full %d, cuts %d, partitions %d, snapshots %d, registrations lost %d, member changes %d, values %d, asked %d times, answered %d",
+		met.Crashes, met.Full, met.Cuts, met.Partitions, met.Snapshots, met.Unregistered, met.MemberChanges, met.Submitted, met.Asked, met.Proven)
+	if *seedFlag == 0 && (met.Crashes == 0 || met.Full == 0 || met.Partitions == 0 || met.Snapshots == 0 || met.Unregistered == 0 || met.MemberChanges < 3 ||
 		met.Proven < met.Asked/2 || met.Proven == met.Asked) {
 		t.Error("the simulation did not meet with what it is for")
 	}
@@ -122,6 +123,46 @@ func TestBatchesThatRaftDropsMoveNoExpectation(t *testing.T) {
 		t.Errorf("%d of 20 values applied in the same term", n-before)
 	}
 	s.heal()
+	s.settle(1500)
+	if s.err == nil {
+		s.err = s.check()
+	}
+	if s.err != nil {
+		t.Error(s.err)
+	}
+}
+
+func TestNodeThatIsElectedWithAFullDiskGivesWay(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 1)
+	s := New(1, 3)
+	s.settle(300)
+	old := s.leader()
+	if s.err != nil || old == nil {
+		t.Fatal(s.err)
+	}
+	heir := s.nodes[old.id%3+1]
+	heir.fill(true)
+	old.node.Change(0, replication.Transfer, heir.id, "", func(error) {})
+	elected := false
+	for range 100 {
+		s.tick(0)
+		elected = elected || heir.node.Group(0).Status().Role == "leader"
+	}
+	if !elected {
+		t.Fatal("it never was elected")
+	}
+	if now := s.leader(); now == nil || now == heir {
+		t.Fatalf("it still leads, and can take nothing: %s", s.describe())
+	}
+	before := len(old.machine.Values())
+	old.submit()
+	for range 20 {
+		s.tick(0)
+	}
+	if n := len(old.machine.Values()); n != before+1 {
+		t.Errorf("%d of 1 values applied without it", n-before)
+	}
+	heir.fill(false)
 	s.settle(1500)
 	if s.err == nil {
 		s.err = s.check()

@@ -20,9 +20,9 @@ type cluster struct {
 	power *power
 	disks map[uint64]*disk
 	nodes map[uint64]*node
-	size  uint64
+	size  uint64 // of the first members, 1 and up
 
-	mu        sync.Mutex
+	mu        sync.Mutex        // guards nodes where a crew runs beside, and
 	addresses map[uint64]string // where each listens now
 }
 
@@ -30,7 +30,7 @@ type cluster struct {
 func newCluster(t testing.TB, size int, disks map[uint64]*vfs.MemFS) *cluster {
 	c := &cluster{t: t, id: uuid.NewString(), power: &power{}, disks: map[uint64]*disk{}, nodes: map[uint64]*node{}, size: uint64(size),
 		addresses: map[uint64]string{}}
-	for id := range c.ids() {
+	for id := range c.first() {
 		mem := disks[id]
 		if mem == nil {
 			mem = vfs.NewCrashableMem()
@@ -40,8 +40,11 @@ func newCluster(t testing.TB, size int, disks map[uint64]*vfs.MemFS) *cluster {
 	return c
 }
 
-// ids visits the nodes' ids.
-func (c *cluster) ids() func(func(uint64) bool) {
+// ids are all members', ascending.
+func (c *cluster) ids() []uint64 { return slices.Sorted(maps.Keys(c.disks)) }
+
+// first visits the first members' ids.
+func (c *cluster) first() func(func(uint64) bool) {
 	return func(yield func(uint64) bool) {
 		for id := uint64(1); id <= c.size; id++ {
 			if !yield(id) {
@@ -53,7 +56,7 @@ func (c *cluster) ids() func(func(uint64) bool) {
 
 // start boots all nodes; whatever fails stops those that run.
 func (c *cluster) start() error {
-	for id := range c.ids() {
+	for _, id := range c.ids() {
 		if err := c.boot(id); err != nil {
 			c.crash()
 			return fmt.Errorf("boot of node %d: %w", id, err)
@@ -68,9 +71,10 @@ func (c *cluster) boot(id uint64) error {
 	s := settings{id: id, cluster: c.id, fs: d.fs(), ended: d.freeze}
 	if c.size > 1 {
 		s.addr, s.peers = c.address, map[uint64]string{}
-		for p := range c.ids() {
-			s.peers[p] = "127.0.0.1:1" // address says where it really is
+		for p := range c.first() {
+			s.peers[p] = elsewhere
 		}
+		s.join = id > c.size
 		s.listen = loopback.Addresses(c.t, 1)[0]
 		c.mu.Lock()
 		c.addresses[id] = s.listen
@@ -78,9 +82,21 @@ func (c *cluster) boot(id uint64) error {
 	}
 	n, err := boot(s)
 	if err == nil {
+		c.mu.Lock()
 		c.nodes[id] = n
+		c.mu.Unlock()
 	}
 	return err
+}
+
+// elsewhere is what members know as the address of each: address says where it really is.
+const elsewhere = "127.0.0.1:1"
+
+// running are the nodes that run at present.
+func (c *cluster) running() map[uint64]*node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.nodes)
 }
 
 func (c *cluster) address(id uint64) string {
@@ -107,16 +123,20 @@ func (c *cluster) form() error {
 // crash ends all nodes, without ado.
 func (c *cluster) crash() {
 	var wait sync.WaitGroup
-	for _, n := range c.nodes {
+	for _, n := range c.running() {
 		wait.Go(n.crash)
 	}
 	wait.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	clear(c.nodes)
 }
 
 // crashNode ends one.
 func (c *cluster) crashNode(id uint64) {
 	c.nodes[id].crash()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	delete(c.nodes, id)
 }
 

@@ -100,7 +100,7 @@ func (k *cutter) cut(name string) image {
 	for i, l := range k.ledgers {
 		promised[i] = l.promises()
 	}
-	for id := range c.ids() {
+	for _, id := range c.ids() {
 		if k.victim == 0 || k.victim == id {
 			img.disks[id] = c.disks[id].clone(keep, k.rng)
 		}

@@ -93,6 +93,15 @@ func (f *fileSystem) Rename(from, to string) error {
 	return nil
 }
 
+// GetDiskUsage implements vfs.FS: a full disk has no room, and any other has enough. A store asks before it writes again what did not fit.
+func (f *fileSystem) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	const size = 1 << 40
+	if f.d.full() {
+		return vfs.DiskUsage{TotalBytes: size, UsedBytes: size}, nil
+	}
+	return vfs.DiskUsage{TotalBytes: size, AvailBytes: size}, nil
+}
+
 // Create implements vfs.FS, as do the following.
 func (f *fileSystem) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.wrap(name)(f.FS.Create(name, c))
@@ -157,6 +166,11 @@ func (d *disk) faultOf(op errorfs.Op) error {
 		return nil
 	}
 	return f(op)
+}
+
+// full says whether what takes room fails for want of it.
+func (d *disk) full() bool {
+	return errors.Is(d.faultOf(errorfs.Op{Kind: errorfs.OpFileWrite, Path: logDir + "/any"}), syscall.ENOSPC)
 }
 
 func (d *disk) beforeSync(file string) {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +27,8 @@ const (
 	storeDir = "/data/store"
 
 	systemGroup = 0
+	// followerLagBytes of log are kept for a follower that falls behind.
+	followerLagBytes = 192 << 10
 	// patience bounds every wait; nothing is expected to take nearly as long.
 	patience = time.Minute
 )
@@ -40,7 +44,8 @@ type settings struct {
 	id      uint64
 	cluster string
 	fs      vfs.FS
-	peers   map[uint64]string // nil is a cluster of one
+	peers   map[uint64]string // the first members; nil is a cluster of one
+	join    bool              // it is not one of them
 	listen  string
 	addr    func(uint64) string // where a peer listens now; nil is a cluster of one
 	header  func([]byte, int64) []byte
@@ -57,7 +62,7 @@ type node struct {
 	handle map[uint64]*handle
 	failed chan error // what Fatal was called with
 
-	checkpoints, evacuated atomic.Int64 // contents
+	checkpoints, installs, evacuated atomic.Int64 // the last: contents
 
 	mu         sync.Mutex
 	changed    sync.Cond
@@ -154,7 +159,7 @@ func (n *node) startRaft() error {
 		machines[id] = g
 	}
 	o := replication.Options{
-		NodeID: n.id, Dir: logDir, FS: n.fs, Listen: n.listen, Peers: n.peers, PeerAddr: n.addr,
+		NodeID: n.id, Dir: logDir, FS: n.fs, Listen: n.listen, Peers: n.peers, Join: n.join, PeerAddr: n.addr,
 		Groups: groups, Machines: machines, Codec: codec(), Fatal: n.fatal, Logger: logger(n.cluster, n.id),
 		ClusterID: func() string { return n.cluster },
 		Observer: replication.Observer{
@@ -164,12 +169,15 @@ func (n *node) startRaft() error {
 			},
 			Unregistered: func(group uint64, reason string) {
 				n.setRegistered(group, false)
+				if strings.Contains(reason, "snapshot was installed") {
+					n.installs.Add(1)
+				}
 				n.broker.Unregistered(group, reason)
 			},
 		},
 		// Small, so that segments are sealed, emptied and dropped, and checkpoints made, all the time.
 		TickInterval: 5 * time.Millisecond, ElectionTicks: 100, SegmentBytes: 64 << 10, LogBytesMax: 32 << 10,
-		CheckpointBytes: 32 << 10, FollowerLagBytes: 192 << 10,
+		CheckpointBytes: 32 << 10, FollowerLagBytes: followerLagBytes, HoldDiskPercent: 100,
 	}
 	if n.peers == nil {
 		o.TickInterval = 2 * time.Millisecond
@@ -275,11 +283,28 @@ func (n *node) crash() {
 		for _, id := range groups {
 			n.broker.Unregistered(id, "the process has ended")
 		}
-		lost := n.ended != nil && n.ended()
-		_ = n.raft.Stop(now)
-		if !lost {
+		if n.ended == nil || !n.ended() {
+			_ = n.raft.Stop(now)
 			_ = n.db.Close()
+			return
 		}
+		// Whatever waits for the disk (a snapshot that is received, a membership that is written) waits for ever, and so would a stop for it.
+		go func() { _ = n.raft.Stop(now) }()
+		n.awaitSilence()
+	})
+}
+
+// awaitSilence waits until a node that is being stopped has no connections any more.
+func (n *node) awaitSilence() {
+	if n.listen == "" {
+		return
+	}
+	_ = waitFor("its port is closed", func() bool {
+		conn, err := net.Dial("tcp", n.listen)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
 	})
 }
 
