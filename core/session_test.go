@@ -358,4 +358,7 @@ func TestARefusalReachesASessionWhoseChannelIsParked(t *testing.T) {
 	if len(fx) != 1 || fx[0].Text != "limit" {
 		t.Errorf("refused with %+v", fx)
 	}
+	if q := d.Machine.Queues("/")[0]; q.Unacknowledged != 1 {
+		t.Errorf("%d deliveries are the session's still, want 1: to it the refusal is a lost connection", q.Unacknowledged)
+	}
 }
