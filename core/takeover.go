@@ -33,7 +33,6 @@ func (s *session) follow(process string) {
 
 // noteTakeover remembers that the present attachment is ended by one of the same process, in case it still answers.
 func (s *session) noteTakeover(stamp int64) {
-	s.Takeovers = slices.DeleteFunc(s.Takeovers, func(t takeover) bool { return t.Stamp <= stamp-takeoverWindow })
 	if len(s.Takeovers) >= takeoversMax {
 		s.Takeovers = slices.Delete(s.Takeovers, 0, 1)
 	}
