@@ -42,7 +42,7 @@ func (s *session) noteTakeover(stamp int64) {
 // applyAnswered counts a takeover of a connection that was alive. Two that fight over a session would do so for ever.
 func (m *Machine) applyAnswered(x *entry.Answered) {
 	s := m.session[x.Session]
-	if s == nil || m.batch.Incarnation == 0 {
+	if s == nil {
 		return
 	}
 	n := 0
