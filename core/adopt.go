@@ -54,6 +54,7 @@ func (m *Machine) revive(c *consumer, h *channel, row consumerRow) {
 	if from != h {
 		m.move(c, from, h)
 	}
+	m.allow(h, timeoutOf(c.queue, c)) // for what is not sent again
 	m.touch(c)
 }
 
@@ -198,9 +199,7 @@ func (m *Machine) sendAgain(h *channel, tag uint64) {
 	r := h.flight.Get(tag)
 	m.owedOne(h, r)
 	h.setRun(tag, run{Stamp: m.header.Stamp, Epoch: h.session.Epoch})
-	if limit := timeoutOf(h.session.vhost.queueByID(r.Queue), m.holder(h, r)); h.Checked != 0 {
-		h.Checked = min(h.Checked, m.header.Stamp+limit)
-	}
+	m.allow(h, timeoutOf(h.session.vhost.queueByID(r.Queue), m.holder(h, r)))
 	m.counts.Redelivered++
 }
 

@@ -53,7 +53,8 @@ func (m *Machine) applyChannelOpen(x *entry.ChannelOpen) {
 	}
 	if h == nil {
 		at, _ := s.searchChannel(x.Channel)
-		h = newChannel(s, channelRow{Session: s.ID, Number: x.Channel})
+		h = newChannel(s, channelRow{Session: s.ID, Number: x.Channel, LastTag: s.Tags})
+		h.flight.Loaded(s.Tags)
 		s.channels = slices.Insert(s.channels, at, h)
 	}
 	if h.LastTag >= lastTagMax {
@@ -91,7 +92,7 @@ func (m *Machine) forget(h *channel) {
 	m.release(h, entry.Released)
 	s := h.session
 	s.counters().ChannelsClosed++
-	if h.LastTag > 0 {
+	if h.LastTag > s.Tags {
 		h.Dead, h.Parked, h.Resumed = true, true, true
 		return
 	}
@@ -162,17 +163,22 @@ func (m *Machine) refuse(h *channel, kind entry.Kind, code Code, text string) {
 		e.Command, e.Code, e.Text = kind, code, text
 	}
 	if code.Hard() {
-		if s.named() {
-			m.parkAll(s)
-		} else {
-			m.closeChannels(s, entry.Released)
-		}
-		s.Failed = true
-		m.touch(s)
+		m.fail(s)
 		return
 	}
 	m.release(h, entry.Released)
 	h.Dead = true
+}
+
+// fail has a session do nothing more until it is attached anew or ends. To a named one it is like a lost connection.
+func (m *Machine) fail(s *session) {
+	if s.named() {
+		m.parkAll(s)
+	} else {
+		m.closeChannels(s, entry.Released)
+	}
+	s.Failed = true
+	m.touch(s)
 }
 
 func (m *Machine) applyConfirmSelect(x *entry.ConfirmSelect) {

@@ -162,7 +162,7 @@ func (m *Machine) applyEnd(x *entry.End) {
 	if e := m.emit(s, EffectReply, 0); e != nil {
 		e.Command = entry.KindEnd
 	}
-	if s.named() && s.KeepOnClose {
+	if s.named() && s.KeepOnClose && s.Expiry > 0 {
 		m.detach(s)
 		return
 	}

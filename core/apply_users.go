@@ -195,7 +195,5 @@ func (m *Machine) applyRefuse(x *entry.Refuse) {
 	if e := m.emit(s, EffectRefused, x.Channel); e != nil {
 		e.Command, e.Code, e.Text = x.Command, code, x.Text
 	}
-	m.closeChannels(s, entry.Released)
-	s.Failed = true
-	m.touch(s)
+	m.fail(s)
 }

@@ -37,7 +37,8 @@ type terms struct {
 	Adopt        int64 // stamp until which what was left may be adopted, 0 for nothing left
 	Released     uint32
 	Takeovers    []takeover
-	Contended    int64 // stamp until which no attach is taken
+	Contended    int64  // stamp until which no attach is taken
+	Tags         uint64 // delivery tags that a channel never begins with: a cluster that is lost may have minted them
 }
 
 // takeover is an attachment that another one ended.
@@ -69,6 +70,7 @@ func (t *terms) code(c *rowCoder) {
 		c.boolean(&x.Answered)
 	}
 	c.i64(&t.Contended)
+	c.u64(&t.Tags)
 }
 
 // sessionKey finds a named session in its vhost.
@@ -140,7 +142,7 @@ func (m *Machine) restartTimers() {
 
 // promoteSessions makes of a standby's sessions those of a cluster of its own: named ones are detached, under a generation
 // that orders above all epochs of the source's, and keep their deliveries; anonymous ones end. Delivery tags jump, so that
-// none is minted again that the source may have minted last. Expiries begin with the first leader: the stamp of the cut is
+// none is minted again that the source may have minted last, also on a channel that it opened last. Expiries begin with the first leader: the stamp of the cut is
 // old.
 func (m *Machine) promoteSessions(generation uint64) {
 	m.header.Generation = generation
@@ -160,6 +162,7 @@ func (m *Machine) promoteSessions(generation uint64) {
 		}
 		s.Epoch = generation << epochCounterBits
 		s.Left = 0
+		s.Tags += gapTags
 		m.touch(s)
 		for _, h := range s.channels {
 			h.LastTag += gapTags

@@ -62,7 +62,7 @@ func (m *Machine) parkAll(s *session) {
 
 // empty says whether nothing of a parked channel needs to be remembered.
 func (h *channel) empty() bool {
-	return h.LastTag == 0 && len(h.consumers) == 0 && h.Prefetch == 0 && h.Limit == 0
+	return h.LastTag <= h.session.Tags && len(h.consumers) == 0 && h.Prefetch == 0 && h.Limit == 0
 }
 
 // park has a channel wait for its client.

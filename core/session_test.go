@@ -358,4 +358,37 @@ func TestARefusalReachesASessionWhoseChannelIsParked(t *testing.T) {
 	if len(fx) != 1 || fx[0].Text != "limit" {
 		t.Errorf("refused with %+v", fx)
 	}
+	if q := d.Machine.Queues("/")[0]; q.Unacknowledged != 1 {
+		t.Errorf("%d deliveries are the session's still, want 1: to it the refusal is a lost connection", q.Unacknowledged)
+	}
+}
+
+// marked is a publish to q with an id.
+func marked(ref entry.Ref, id string) *entry.Publish {
+	return &entry.Publish{Ref: ref, DedupID: []byte(id), Record: coretest.Record("", "q", nil, "x")}
+}
+
+// TestAWindowThatIsUsedInTheVeryEntryOfItsEndStays: an entry has the batches of nodes and the leader's tick.
+func TestAWindowThatIsUsedInTheVeryEntryOfItsEndStays(t *testing.T) {
+	d := named(t)
+	d.Batch(1, marked(ref, "a"))
+	d.Stamp += 660_000 // the session's expiry and ten minutes
+	incarnation, _, seq := d.Machine.Incarnation(1)
+	d.Apply(coretest.Entry(d.Stamp, entry.Batch{Node: 1, Incarnation: incarnation, Seq: seq + 1, Commands: entry.Append(nil, marked(ref, "b"))},
+		entry.Batch{Commands: entry.Append(nil, &entry.Tick{})}))
+	d.Batch(1, marked(ref, "a"))
+	if q := d.Machine.Queues("/")[0]; q.Ready != 2 {
+		t.Errorf("%d messages of two ids", q.Ready)
+	}
+}
+
+func TestASessionMayEndInTheTickThatItsWindowEndsIn(t *testing.T) {
+	d := named(t)
+	d.Batch(1, marked(ref, "a"), &entry.Detach{Ref: ref})
+	d.Stamp += 660_000
+	d.Control(&entry.Tick{})
+	d.Batch(1, marked(attached(d), "a"))
+	if q := d.Machine.Queues("/")[0]; q.Ready != 2 {
+		t.Errorf("%d messages of an id in two sessions", q.Ready)
+	}
 }

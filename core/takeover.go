@@ -33,7 +33,6 @@ func (s *session) follow(process string) {
 
 // noteTakeover remembers that the present attachment is ended by one of the same process, in case it still answers.
 func (s *session) noteTakeover(stamp int64) {
-	s.Takeovers = slices.DeleteFunc(s.Takeovers, func(t takeover) bool { return t.Stamp <= stamp-takeoverWindow })
 	if len(s.Takeovers) >= takeoversMax {
 		s.Takeovers = slices.Delete(s.Takeovers, 0, 1)
 	}
@@ -43,7 +42,7 @@ func (s *session) noteTakeover(stamp int64) {
 // applyAnswered counts a takeover of a connection that was alive. Two that fight over a session would do so for ever.
 func (m *Machine) applyAnswered(x *entry.Answered) {
 	s := m.session[x.Session]
-	if s == nil || m.batch.Incarnation == 0 {
+	if s == nil {
 		return
 	}
 	n := 0

@@ -47,7 +47,11 @@ func (m *Machine) flown(h *channel, q *queue, c *consumer, tag uint64) {
 	if n := len(h.Runs); n == 0 || m.header.Stamp-h.Runs[n-1].Stamp >= runMillis {
 		h.beginRun(tag, m.header.Stamp)
 	}
-	limit := timeoutOf(q, c)
+	m.allow(h, timeoutOf(q, c))
+}
+
+// allow notes that there is a delivery which is to be settled within a limit from now on.
+func (m *Machine) allow(h *channel, limit int64) {
 	if limit != consumerTimeout && (h.Shortest == 0 || limit < h.Shortest) {
 		h.Shortest = limit
 	}

@@ -27,10 +27,10 @@ func (c *cut) close() {
 
 // snapshots are a group's snapshots: as a leader those cut and streamed, as a follower the one staged.
 type snapshots struct {
-	cutting   bool
-	prepared  *cut
-	handed    []*cut         // raft knows of them; their MsgSnap is yet to come out
-	streaming map[uint64]int // how many streams go on from an index
+	cutting  bool
+	prepared *cut
+	handed   []*cut           // raft knows of them; their MsgSnap is yet to come out
+	owed     map[uint64]*debt // by follower
 
 	staging  sync.Mutex // guards the four below: a stream's goroutine and the group's
 	busy     bool       // from the beginning of a stage until its snapshot is installed or refused
@@ -110,10 +110,7 @@ func (g *Group) stream(m *pb.Message) {
 		g.raw.ReportSnapshot(to, raft.SnapshotFailure)
 		return
 	}
-	if g.snapshots.streaming == nil {
-		g.snapshots.streaming = map[uint64]int{}
-	}
-	g.snapshots.streaming[index]++
+	g.snapshots.owe(to, index)
 	g.logger.Info("sending a snapshot", "to", to, "index", index)
 	g.env.spawn(func(ctx context.Context) {
 		err := g.env.network.Stream(ctx, to, g.id, header, c.snap)
@@ -123,10 +120,7 @@ func (g *Group) stream(m *pb.Message) {
 }
 
 func (g *Group) streamed(to, index uint64, err error) {
-	s := &g.snapshots
-	if s.streaming[index]--; s.streaming[index] <= 0 {
-		delete(s.streaming, index)
-	}
+	g.sent(to, index, err == nil)
 	status := raft.SnapshotFinish
 	if err != nil {
 		status = raft.SnapshotFailure
@@ -145,11 +139,11 @@ func (s *snapshots) handedAt(index uint64) *cut {
 	return nil
 }
 
-// floor is the lowest entry that a follower under way to a snapshot will ask for next, less one; all if there is none.
+// floor is the lowest entry that a follower that gets a snapshot, or has just got one, will ask for next, less one; all if there is none.
 func (s *snapshots) floor() uint64 {
 	low := ^uint64(0)
-	for index := range s.streaming {
-		low = min(low, index)
+	for _, d := range s.owed {
+		low = min(low, max(d.index, d.match))
 	}
 	for _, c := range s.handed {
 		low = min(low, c.snap.Index())
@@ -160,8 +154,9 @@ func (s *snapshots) floor() uint64 {
 	return low
 }
 
-// drop lets go of what is not being streamed.
+// drop lets go of what is not being streamed, and of the log behind what is: another leader keeps its own.
 func (s *snapshots) drop() {
+	s.owed = nil
 	if s.prepared != nil {
 		s.prepared.close()
 		s.prepared = nil

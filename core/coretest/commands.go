@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
 )
@@ -136,6 +137,8 @@ func (l *line) channelCommand(ref entry.Ref) entry.Command {
 		return &entry.TxCommit{Ref: ref}
 	case "tx-rollback":
 		return &entry.TxRollback{Ref: ref}
+	case "refuse": // what the guard makes of a publish that it does not let through
+		return &entry.Refuse{Ref: ref, Command: entry.KindPublish, Code: uint8(core.CodeAccessRefused), Text: l.values["text"]}
 	case "qos":
 		return &entry.Qos{Ref: ref, Prefetch: uint32(l.tag()), Global: l.flag("global")}
 	}

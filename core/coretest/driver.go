@@ -32,6 +32,8 @@ type Driver struct {
 
 	LastSession uint64 // id of the newest session
 
+	shared uint64 // index up to which the replica's log is the driver's own
+
 	// Audit, if it is set, judges every machine after every entry.
 	Audit func(*core.Machine) error
 
@@ -115,9 +117,9 @@ func (d *Driver) compare(effects, others []core.Effect) {
 	}
 	for i := range others {
 		e := others[i]
-		e.Loc, e.Parts = moved(e.Loc), slices.Clone(e.Parts)
+		e.Loc, e.Parts = d.moved(e.Loc), slices.Clone(e.Parts)
 		for k := range e.Parts {
-			e.Parts[k].Loc = moved(e.Parts[k].Loc)
+			e.Parts[k].Loc = d.moved(e.Parts[k].Loc)
 		}
 		if !reflect.DeepEqual(effects[i], e) {
 			d.t.Fatalf("entry %d: effect %d is\n%+v and on the replica\n%+v", d.Index, i, effects[i], e)
@@ -131,9 +133,9 @@ func (d *Driver) compare(effects, others []core.Effect) {
 }
 
 // moved is where a record of the replica's log lies in the driver's.
-func moved(loc message.Loc) message.Loc {
-	if loc == 0 {
-		return 0
+func (d *Driver) moved(loc message.Loc) message.Loc {
+	if loc.Index() <= d.shared {
+		return loc
 	}
 	return message.NewLoc(loc.Index()-replicaAhead, loc.Offset())
 }
@@ -229,6 +231,18 @@ func (d *Driver) Restart() {
 
 // Standby is a standby that has replayed every entry so far, and goes on to until it is promoted.
 func (d *Driver) Standby() *Standby { return d.standby }
+
+// Promote promotes the standby, which has replayed every entry so far, and goes on with it in the source's place.
+func (d *Driver) Promote() {
+	d.t.Helper()
+	d.standby.Own(&entry.LinkPromote{Generation: entry.Generation{Number: 1, Cluster: StandbyCluster}})
+	d.Machine, d.Index, d.shared = d.standby.Machine, d.standby.Index, d.standby.Index
+	d.rows = map[string][]byte{}
+	d.Checkpoint()
+	d.replica = d.Loaded()
+	d.check()
+	d.audit("promoted machine", d.Machine)
+}
 
 // Rewound is a group of d's cluster that has come back as a standby of the one that is d's standby now and is about to be promoted with
 // generation g: its state is d's, as a snapshot carries it, and the promotion's entry comes next.

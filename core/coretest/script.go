@@ -20,6 +20,7 @@ import (
 //	topology    exchanges (but for the predeclared ones) and bindings
 //	registry    vhosts and permissions as the system group knows them
 //	restart     a checkpoint, and a machine loaded from the rows
+//	promote     the standby that has followed so far is promoted, and is the machine from now on
 //	wait        time passes, wait 100 is 100 ms of it, with a Tick whenever one is due, as the leader proposes them
 //	live        how many references to log content there are
 func (d *Driver) Script(x *datadriven.TestData) string {
@@ -42,6 +43,9 @@ func (d *Driver) Script(x *datadriven.TestData) string {
 		return d.registry()
 	case "restart":
 		d.Restart()
+		return ""
+	case "promote":
+		d.Promote()
 		return ""
 	case "wait":
 		return d.wait(x)

@@ -59,6 +59,7 @@ type simNode struct {
 	join    bool
 	speed   int  // of ten rounds, in how many it moves
 	full    bool // nothing more comes to its disk
+	busy    bool // its machine gets nothing done
 	reads   bool
 	reader  reader
 
@@ -193,7 +194,7 @@ func (n *simNode) move() {
 	if n.sim.rng.IntN(2) == 0 && !n.full {
 		n.disk.Sync()
 	}
-	if n.sim.rng.IntN(3) > 0 {
+	if n.sim.rng.IntN(3) > 0 && !n.busy {
 		installed := n.machine.Installed
 		n.node.Apply(0)
 		if n.machine.Installed > installed {
