@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -44,7 +45,9 @@ goes on. The account at the end says what became of each message. Takes less tha
 		Args: arguments(cobra.NoArgs),
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), demoTimeout)
+		interruptible, over := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer over()
+		ctx, cancel := context.WithTimeout(interruptible, demoTimeout)
 		defer cancel()
 		dir, err := os.MkdirTemp("", "understudy-demo-")
 		if err != nil {
@@ -58,6 +61,9 @@ goes on. The account at the end says what became of each message. Takes less tha
 		d := &demo{dir: dir, addresses: held.Addresses, out: cmd.OutOrStdout(), seen: map[string]int{}}
 		err = d.run(ctx)
 		d.stop()
+		if err != nil && interruptible.Err() != nil {
+			err = errors.New("interrupted: what it made is removed")
+		}
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	return cmd
@@ -82,6 +88,7 @@ type demo struct {
 type demoNode struct {
 	amqp, admin, peer, link string
 	cmd                     *exec.Cmd
+	ended                   chan struct{} // closed when the process has gone
 }
 
 func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
@@ -306,7 +313,11 @@ func (n *demoNode) start() error {
 	if err := n.cmd.Start(); err != nil {
 		return err
 	}
-	go func() { _ = n.cmd.Wait() }()
+	n.ended = make(chan struct{})
+	go func() {
+		_ = n.cmd.Wait()
+		close(n.ended)
+	}()
 	return nil
 }
 
@@ -364,10 +375,12 @@ func (d *demo) await(ctx context.Context, what string, is func() bool) error {
 	return nil
 }
 
+// stop ends what runs. Who returns from it may remove the folders.
 func (d *demo) stop() {
 	for _, n := range append(append([]*demoNode{}, d.source...), d.other...) {
-		if n.cmd != nil && n.cmd.Process != nil {
+		if n.ended != nil {
 			_ = n.cmd.Process.Signal(syscall.SIGKILL)
+			<-n.ended
 		}
 	}
 }

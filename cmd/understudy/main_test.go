@@ -138,6 +138,34 @@ func TestPrintConfigPrintsWhatWouldBeServed(t *testing.T) {
 	}
 }
 
+func TestADemoThatIsInterruptedRemovesWhatItMade(t *testing.T) {
+	dir := t.TempDir()
+	cmd := program(t, "demo")
+	cmd.Env = append(cmd.Env, "TMPDIR="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stuck := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer stuck.Stop()
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() { // the clusters are up
+		t.Error("it said nothing")
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+	}
+	_ = cmd.Wait()
+	if left, _ := filepath.Glob(filepath.Join(dir, "understudy-demo-*")); cmd.ProcessState.ExitCode() != exitFailure || len(left) > 0 {
+		t.Errorf("%v, it left %v", cmd.ProcessState, left)
+	}
+}
+
 func TestVersionHelpAndCompletion(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -290,6 +318,9 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 	out, text, code := run(t, "dump-log", "--data", s.data)
 	if code != 0 || !strings.Contains(out, "Publish") || !strings.Contains(out, "ClusterInit") {
 		t.Errorf("dump-log: exit %d:\n%s%s", code, out, text)
+	}
+	if _, text, code = run(t, "dump-log", "--group", "9", "--data", s.data); code != exitUsage || !strings.Contains(text, "groups 0 to 1") {
+		t.Errorf("dump-log of a group that is none: exit %d:\n%s", code, text)
 	}
 	out, text, code = run(t, "dump-log", "--json", "--group", "0", "--data", s.data)
 	if code != 0 || strings.Contains(out, `"group":1`) || !strings.Contains(out, `"kind":"ClusterInit","command":{"ID":"`) {

@@ -39,6 +39,10 @@ func dumpLogCommand() *cobra.Command {
 			return err
 		}
 		defer folder.Close()
+		groups := folder.Identity().Groups
+		if *only > int64(groups) {
+			return usageError{fmt.Errorf("--group: %d is none of this node's groups 0 to %d", *only, groups)}
+		}
 		return log.Dump(vfs.Default, filepath.Join(*data, node.LogDir), func(r log.Record) error {
 			if *only >= 0 && r.Group != uint64(*only) {
 				return nil
