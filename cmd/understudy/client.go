@@ -73,7 +73,7 @@ func (c *client) do(method, path string, body any) ([]byte, error) {
 		return nil, fmt.Errorf("answer from %s: %w", c.url, err)
 	}
 	if answer.StatusCode/100 != 2 {
-		return nil, refused(answer.Status, text)
+		return nil, refused(path, answer.Status, text)
 	}
 	return text, nil
 }
@@ -85,6 +85,12 @@ func (c *client) request(ctx context.Context, method, path string, body any) (*h
 		if b, err = json.Marshal(body); err != nil {
 			return nil, err
 		}
+	}
+	if strings.Contains(path, "//") || strings.HasSuffix(path, "/") {
+		return nil, usageError{errors.New("a name is empty")} // no path of the API can say it
+	}
+	if u, err := url.Parse(c.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, usageError{fmt.Errorf("--admin-url: %q is not http://HOST:PORT", c.url)}
 	}
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(c.url, "/")+path, bytes.NewReader(b))
 	if err != nil {
@@ -99,10 +105,16 @@ func (c *client) request(ctx context.Context, method, path string, body any) (*h
 	return r, nil
 }
 
-func refused(status string, body []byte) error {
+// notFound is RabbitMQ's reason where a path names something that is not there. It does not say what.
+const notFound = "Not Found"
+
+func refused(path, status string, body []byte) error {
 	var e api.Error
 	if json.Unmarshal(body, &e) == nil && len(e.Faults) > 0 {
 		return fmt.Errorf("%s:\n%s", strings.ToLower(status), strings.Join(e.Faults, "\n"))
+	}
+	if e.Reason == notFound {
+		return fmt.Errorf("%s: nothing is at %s: check the names", strings.ToLower(status), path)
 	}
 	if e.Reason != "" {
 		return fmt.Errorf("%s: %s", strings.ToLower(status), e.Reason)

@@ -52,11 +52,12 @@ func importDefinitions() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !json.Valid(text) {
-				return fmt.Errorf("%s is no JSON", args[0])
+			var file json.RawMessage
+			if err := json.Unmarshal(text, &file); err != nil {
+				return fmt.Errorf("%s is no JSON: %w", args[0], err)
 			}
 			c.patience = importPatience
-			_, err = c.do(http.MethodPost, definitionsPath(vhost), json.RawMessage(text))
+			_, err = c.do(http.MethodPost, definitionsPath(vhost), file)
 			return err
 		})
 	cmd.Flags().StringVar(&vhost, "vhost", "", "into this vhost: a file of one vhost's definitions")

@@ -26,9 +26,12 @@ func fingerprintCommand() *cobra.Command {
 		func(c *client, _ []string) error {
 			c.json = false
 			rows, err := []api.Fingerprint(nil), error(nil)
-			if data != "" {
+			switch {
+			case data != "":
 				rows, err = fingerprintsAt(data, at)
-			} else {
+			case len(at) > 0:
+				err = usageError{errors.New("--at takes --data too: a running node tells its fingerprints of now only")}
+			default:
 				rows, err = c.fingerprints()
 			}
 			if err != nil {
@@ -63,14 +66,11 @@ func fingerprintsAt(data string, at map[string]int64) (rows []api.Fingerprint, e
 	if len(at) == 0 {
 		return nil, usageError{errors.New("--data takes --at too: the fingerprint of which entries?")}
 	}
-	folder, err := node.OpenFolder(nil, data)
+	folder, err := node.OpenUsedFolder(nil, data)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
-	if folder.Fresh() {
-		return nil, fmt.Errorf("%s is no node's data folder", data)
-	}
 	x := past{at: map[uint64]uint64{}, groups: map[uint64]*study{}, rows: map[uint64]*api.Fingerprint{}}
 	for name, index := range at {
 		group, err := strconv.ParseUint(name, 10, 64)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -58,17 +59,20 @@ type lostCommand struct {
 }
 
 func (c *client) lostTail(data, into, broker string) error {
-	c.json = false
-	var p api.Promotion
-	if _, err := c.get("/api/link/promotion", &p); err != nil {
-		return err
+	if data == "" {
+		return usageError{errors.New("--data must name the data folder of a node of the former source")}
 	}
-	folder, err := node.OpenFolder(nil, data)
+	folder, err := node.OpenUsedFolder(nil, data)
 	if err != nil {
 		return err
 	}
 	defer folder.Close()
-	if id := folder.Identity().ClusterID; folder.Fresh() || id != p.Source {
+	c.json = false
+	var p api.Promotion
+	if _, err := c.get("/api/link/promotion", &p); err != nil {
+		return fmt.Errorf("the cuts of the promotion: %w (--admin-url must name a node of the promoted cluster)", err)
+	}
+	if id := folder.Identity().ClusterID; id != p.Source {
 		return fmt.Errorf("%s is of cluster %q, the promoted cluster's source was %s", data, id, p.Source)
 	}
 	t := tail{data: data, cuts: map[uint64]uint64{}}

@@ -64,6 +64,9 @@ func root() *cobra.Command {
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
+			if !cmd.HasParent() {
+				return usageError{fmt.Errorf("%w (see understudy help)", err)}
+			}
 			return usageError{fmt.Errorf("%w (usage: %s)", err, cmd.UseLine())}
 		}
 		return nil

@@ -74,6 +74,16 @@ func TestFailuresAreOneLineAndANonZeroExit(t *testing.T) {
 		{[]string{"serve", "--config", "/no/such/file"}, 2, "/no/such/file"},
 		{[]string{"status", "--admin-url", "http://" + nobody}, 1, "is the node running?"},
 		{[]string{"status", "--user", "guest"}, 2, "USER:PASSWORD"},
+		{[]string{"status", "--admin-url", nobody}, 2, "is not http://HOST:PORT"},
+		{[]string{"users", "delete", ""}, 2, "a name is empty"},
+		{[]string{"vhosts", "add", ""}, 2, "a name is empty"},
+		{[]string{"queues", "purge", ""}, 2, "a name is empty"},
+		{[]string{"get", "q", "--amqp-url", nobody}, 2, "--amqp-url"},
+		{[]string{"get", "q", "--count", "0"}, 2, "--count"},
+		{[]string{"consume", "q", "--count", "-1"}, 2, "--count"},
+		{[]string{"consume", "q", "--prefetch", "70000"}, 2, "--prefetch"},
+		{[]string{"fingerprint", "--at", "1=2"}, 2, "--data"},
+		{[]string{"link", "lost-tail"}, 2, "--data"},
 		{[]string{"members", "add", "2"}, 2, "ID=HOST:PORT"},
 		{[]string{"members", "promote", "x"}, 2, "no node id"},
 		{[]string{"members", "transfer-leader", "x", "1"}, 2, "no group"},
@@ -86,6 +96,25 @@ func TestFailuresAreOneLineAndANonZeroExit(t *testing.T) {
 		_, text, code := run(t, c.args...)
 		if code != c.code || !strings.Contains(text, c.says) || strings.Count(text, "\n") != 1 {
 			t.Errorf("%v: exit %d, want %d and one line with %q:\n%s", c.args, code, c.code, c.says, text)
+		}
+	}
+}
+
+func TestVerbsForAStoppedNodeMakeNothingWhereAPathIsMisspelled(t *testing.T) {
+	misspelled := filepath.Join(t.TempDir(), "misspelled")
+	for _, args := range [][]string{
+		{"dump-log"},
+		{"recover", "--force-new-cluster"},
+		{"fingerprint", "--at", "1=2"},
+		{"link", "lost-tail"},
+		{"link", "rejoin", "--source", "127.0.0.1:1", "--link-token-file", "/no/such/file"},
+	} {
+		_, text, code := run(t, append(args, "--data", misspelled)...)
+		if code != exitFailure || !strings.Contains(text, misspelled+" is no node's data folder") {
+			t.Errorf("%v: exit %d:\n%s", args, code, text)
+		}
+		if _, err := os.Stat(misspelled); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("%v made the folder: %v", args, err)
 		}
 	}
 }
@@ -241,7 +270,7 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 		{[]string{"publish", "nowhere", "x", "--amqp-url", s.amqp}, "NO_ROUTE"},
 		{[]string{"get", "nowhere", "--amqp-url", s.amqp}, "NOT_FOUND"},
 		{append([]string{"members", "remove", "7"}, admin...), "not a member"},
-		{append([]string{"connections", "close", "nobody"}, admin...), "404"},
+		{append([]string{"connections", "close", "nobody"}, admin...), "404 not found: nothing is at /api/connections/nobody"},
 		{append([]string{"policies", "set", "p", "(", `{"max-length":3}`}, admin...), "pattern of policy"},
 		{append([]string{"policies", "delete", "p"}, admin...), "404"},
 		{append([]string{"queues", "delete", "q"}, admin...), "no queue 'q'"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -28,6 +29,9 @@ func amqpFlags(cmd *cobra.Command) *string {
 
 // withChannel runs f on a channel of a new connection.
 func withChannel(url string, f func(*amqp.Channel) error) error {
+	if _, err := amqp.ParseURI(url); err != nil {
+		return usageError{fmt.Errorf("--amqp-url: %w", err)}
+	}
 	conn, err := amqp.DialConfig(url, amqp.Config{
 		Dial: func(network, address string) (net.Conn, error) {
 			return amqp.DefaultDial(dialTimeout)(network, address)
@@ -149,6 +153,9 @@ func getCommand() *cobra.Command {
 	requeue := cmd.Flags().Bool("requeue", false, "put them back instead of acknowledging them")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object a message")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *count < 1 {
+			return usageError{fmt.Errorf("--count: %d is not 1 or more", *count)}
+		}
 		return withChannel(*url, func(ch *amqp.Channel) error {
 			return getMessages(cmd.OutOrStdout(), ch, args[0], *count, *requeue, *asJSON)
 		})
@@ -195,6 +202,12 @@ func consumeCommand() *cobra.Command {
 	prefetch := cmd.Flags().Int("prefetch", 100, "unacknowledged messages at a time")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object a message")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *count < 0 {
+			return usageError{fmt.Errorf("--count: %d is not 0 or more", *count)}
+		}
+		if *prefetch < 0 || *prefetch > math.MaxUint16 {
+			return usageError{fmt.Errorf("--prefetch: %d is not from 0 (no limit) to %d", *prefetch, math.MaxUint16)}
+		}
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		return withChannel(*url, func(ch *amqp.Channel) error {

@@ -34,14 +34,11 @@ func dumpLogCommand() *cobra.Command {
 	sums := cmd.Flags().Bool("sums", false, "print one JSON object a record, without the commands: to compare logs")
 	only := cmd.Flags().Int64("group", -1, "only this group")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		folder, err := node.OpenFolder(nil, *data)
+		folder, err := node.OpenUsedFolder(nil, *data)
 		if err != nil {
 			return err
 		}
 		defer folder.Close()
-		if folder.Fresh() {
-			return fmt.Errorf("%s is no node's data folder", *data)
-		}
 		return log.Dump(vfs.Default, filepath.Join(*data, node.LogDir), func(r log.Record) error {
 			if *only >= 0 && r.Group != uint64(*only) {
 				return nil

@@ -75,8 +75,9 @@ for each name, and beside it one operator policy, whose limits win where they ar
 
 With --apply-to connections PATTERN is over the connections' names, and DEFINITION gives sessions that outlive a connection:
 {"session":"connection-name","session-expiry":120}; further keys are session-user (a pattern), session-inflight, session-dedup
-and session-dedup-headers.`
-	cmd.Flags().StringVar(&apply, "apply-to", "all", "kind of thing: all, queues, classic_queues, quorum_queues, exchanges ...")
+and session-dedup-headers. With --apply-to vhost PATTERN is over vhosts' names, and DEFINITION says what a confirm there says of a
+standby: {"link-confirm":"sync","link-on-loss":"degrade(30s)"}.`
+	cmd.Flags().StringVar(&apply, "apply-to", "all", "kind of thing: all, queues, classic_queues, quorum_queues, exchanges, connections or vhost")
 	cmd.Flags().Int64Var(&rank, "priority", 0, "the highest one counts")
 	path = policyFlags(cmd, "/")
 	return cmd

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/http"
 	"net/url"
 
 	"github.com/spf13/cobra"
@@ -11,12 +10,7 @@ func purgeQueue() *cobra.Command {
 	var vhost *string
 	cmd := verb("purge NAME", "Drop a queue's ready messages; what consumers hold stays", cobra.ExactArgs(1),
 		func(c *client, args []string) error {
-			path, err := queuePath(*vhost, args[0])
-			if err != nil {
-				return err
-			}
-			_, err = c.do(http.MethodDelete, path+"/contents", nil)
-			return err
+			return remove(c, queuePath(*vhost, args[0])+"/contents")
 		})
 	vhost = cmd.Flags().String("vhost", "/", "vhost")
 	return cmd
@@ -28,19 +22,17 @@ func deleteQueue() *cobra.Command {
 		ifUnused, ifEmpty bool
 	)
 	cmd := verb("delete NAME", "Delete a queue with its messages", cobra.ExactArgs(1), func(c *client, args []string) error {
-		path, err := queuePath(*vhost, args[0])
-		if err != nil {
-			return err
-		}
-		query := url.Values{}
+		path, query := queuePath(*vhost, args[0]), url.Values{}
 		if ifUnused {
 			query.Set("if-unused", "true")
 		}
 		if ifEmpty {
 			query.Set("if-empty", "true")
 		}
-		_, err = c.do(http.MethodDelete, path+"?"+query.Encode(), nil)
-		return err
+		if len(query) > 0 {
+			path += "?" + query.Encode()
+		}
+		return remove(c, path)
 	})
 	vhost = cmd.Flags().String("vhost", "/", "vhost")
 	cmd.Flags().BoolVar(&ifUnused, "if-unused", false, "only if it has no consumers")
@@ -48,6 +40,6 @@ func deleteQueue() *cobra.Command {
 	return cmd
 }
 
-func queuePath(vhost, name string) (string, error) {
-	return "/api/queues/" + url.PathEscape(vhost) + "/" + url.PathEscape(name), named(name)
+func queuePath(vhost, name string) string {
+	return "/api/queues/" + url.PathEscape(vhost) + "/" + url.PathEscape(name)
 }

@@ -81,14 +81,14 @@ func (j *rejoin) run(ctx context.Context, out io.Writer) error {
 	if err := j.complete(next); err != nil {
 		return err
 	}
-	folder, err := node.OpenFolder(nil, j.data) // nobody runs on it
+	folder, err := node.OpenUsedFolder(nil, j.data) // nobody runs on it
+	if errors.Is(err, node.ErrNoData) {
+		return fmt.Errorf("%w: start the node with --link-seed right away", err)
+	}
 	if err != nil {
 		return err
 	}
 	id := folder.Identity()
-	if folder.Fresh() {
-		return errors.Join(fmt.Errorf("%s is no node's data folder: start the node with --link-seed right away", j.data), folder.Close())
-	}
 	r := &rejoined{Way: "rewind"}
 	if r.Rewound, err = j.rewind(ctx, folder, next); errors.Is(err, node.ErrNoRewind) {
 		r.Way, r.Reason, err = "seed", err.Error(), nil

@@ -22,7 +22,7 @@ func accountCommands() []*cobra.Command {
 			verb("add NAME PASSWORD [TAG...]", "Add a user; - reads the password from the input", cobra.MinimumNArgs(2), addUser),
 			verb("delete NAME", "Delete a user and close its connections", cobra.ExactArgs(1), deleteUser),
 			verb("password NAME PASSWORD", "Change a user's password; - reads it from the input", cobra.ExactArgs(2), setPassword),
-			verb("tags NAME [TAG...]", "Set a user's tags: administrator, monitoring, policymaker, management", cobra.MinimumNArgs(1), setTags)),
+			verb("tags NAME [TAG...]", "Set a user's tags: administrator, monitoring, policymaker, management, impersonator", cobra.MinimumNArgs(1), setTags)),
 		permissionsCommand(),
 	}
 }

@@ -27,7 +27,7 @@ type peer struct {
 func newPeer(t *Transport, id uint64, address string) *peer {
 	p := &peer{id: id, address: address}
 	p.ctx, p.cancel = context.WithCancel(t.ctx)
-	shared := &trouble{}
+	shared := &trouble{begun: time.Now()}
 	p.bulk = newPipe(t, id, roleBulk, bulkBytesMost, shared)
 	p.urgent = newPipe(t, id, roleUrgent, urgentBytesMost, shared)
 	return p
@@ -140,7 +140,7 @@ func (p *pipe) stand(ctx context.Context, conn net.Conn, fr *frameReader) error 
 	begun := time.Now()
 	err := p.serve(ctx, conn, fr)
 	if time.Since(begun) > soundAfter {
-		p.trouble.over()
+		p.trouble.over(time.Now())
 	}
 	return err
 }
@@ -155,6 +155,9 @@ func (p *pipe) serve(ctx context.Context, conn net.Conn, fr *frameReader) error 
 	}()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	p.set(true)
+	if p.trouble.connected() {
+		p.t.opts.Logger.Info("connected to a peer again", "peer", p.to)
+	}
 	if p.role == roleBulk {
 		p.t.opts.Connected(p.to)
 	}

@@ -33,10 +33,59 @@ func TestTroubleIsToldWhenItChangesAndThenNowAndThenWithACount(t *testing.T) {
 			t.Errorf("at %v of %v: told %v after %d, not %v after %d", c.at, c.err, say, unsaid, c.say, c.unsaid)
 		}
 	}
-	x.over()
-	if unsaid, say := x.tell(refused, start.Add(tellEvery+2)); !say || unsaid != 0 {
+	x.over(start.Add(tellEvery + soundAfter - 1))
+	if _, say := x.tell(refused, start.Add(tellEvery+soundAfter-1)); say {
+		t.Error("what was told of the other connection a moment ago is told again")
+	}
+	x.over(start.Add(tellEvery + soundAfter))
+	if unsaid, say := x.tell(refused, start.Add(tellEvery+soundAfter)); !say || unsaid != 0 {
 		t.Error("what fails after all was well is not news")
 	}
+}
+
+func TestPeerThatIsNotUpYetIsNoTroubleForAMoment(t *testing.T) {
+	start := time.Unix(1000, 0)
+	refused := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	for _, c := range []struct {
+		at  time.Duration
+		err error
+		say bool
+	}{
+		{0, refused, false},
+		{upWithin - 1, refused, false},
+		{upWithin - 1, errors.New("another cluster"), true}, // it is up
+		{upWithin, refused, true},
+	} {
+		x := trouble{begun: start}
+		if _, say := x.tell(c.err, start.Add(c.at)); say != c.say {
+			t.Errorf("after %v of %v: told %v", c.at, c.err, say)
+		}
+	}
+}
+
+func TestConnectionIsToldOfOnceAfterATroubleThatWas(t *testing.T) {
+	var x trouble
+	if x.connected() {
+		t.Error("a first connection is told of")
+	}
+	x.tell(errors.New("refused"), time.Unix(1000, 0))
+	if !x.connected() || x.connected() {
+		t.Error("the connection after a trouble is not told of, or twice")
+	}
+}
+
+func TestPeerThatComesBackIsToldOf(t *testing.T) {
+	a, b := pair(t, nil)
+	a.send(t, Frame{Kind: Batch})
+	address := b.Addr().String()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the loss is told", func() bool { return strings.Contains(a.logged(), "no connection to a peer") })
+	c := newEnd(2)
+	c.opts.Listen = address
+	c.start(t)
+	eventually(t, "the return is told", func() bool { return strings.Contains(a.logged(), "connected to a peer again") })
 }
 
 func TestCausesThatAlwaysDifferAreToldAFewTimesOnly(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,8 +134,15 @@ func TestUnknownVariablesAreLeftAlone(t *testing.T) {
 }
 
 func TestValuesOfAWrongTypeAndMissingFilesAreFaults(t *testing.T) {
-	if _, err := load(t, nil, "", "UNDERSTUDY_NODE_ID=two"); err == nil {
-		t.Error("node-id two was taken")
+	want := "--memory-high: \"much\" is not a number\n--node-id: \"two\" is not a whole number\n--standby: \"perhaps\" is not true or false"
+	_, err := load(t, nil, "memory-high: much\n", "UNDERSTUDY_NODE_ID=two", "UNDERSTUDY_STANDBY=perhaps")
+	if err == nil {
+		t.Fatal("values of a wrong type were taken")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	slices.Sort(lines)
+	if got := strings.Join(lines, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if _, err := Load(pflag.NewFlagSet("", pflag.ContinueOnError), "/no/such/file", nil); err == nil {
 		t.Error("a missing file was taken")

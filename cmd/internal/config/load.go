@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -85,9 +86,45 @@ func decode(k *koanf.Koanf, known map[string]bool) (Config, error) {
 		},
 	})
 	if err != nil {
-		return Config{}, fmt.Errorf("settings: %w", err)
+		return Config{}, wrongTypes(err, k)
 	}
 	return c, nil
+}
+
+// wrongTypes names the settings whose values are of a wrong type, as Validate names those with faults.
+func wrongTypes(err error, k *koanf.Koanf) error {
+	var many interface{ Unwrap() []error }
+	if !errors.As(err, &many) {
+		return fmt.Errorf("settings: %w", err)
+	}
+	var f Faults
+	for _, err := range many.Unwrap() {
+		var one *mapstructure.DecodeError
+		if !errors.As(err, &one) {
+			f = append(f, err)
+			continue
+		}
+		f.add(one.Name(), "%q is not %s", fmt.Sprint(k.Get(one.Name())), kindOf(one.Name()))
+	}
+	return f
+}
+
+// kindOf says what a setting takes.
+func kindOf(key string) string {
+	t := reflect.TypeFor[Config]()
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Tag.Get("koanf") == key {
+			switch f.Type.Kind() {
+			case reflect.String:
+				return "text"
+			case reflect.Bool:
+				return "true or false"
+			case reflect.Float64:
+				return "a number"
+			}
+		}
+	}
+	return "a whole number"
 }
 
 // keys are the names of all settings.

@@ -45,6 +45,23 @@ type Folder struct {
 	fresh    bool // there was no identity
 }
 
+// ErrNoData refuses a folder that no node has used.
+var ErrNoData = errors.New("no node's data folder")
+
+// OpenUsedFolder is OpenFolder for what works on a stopped node: it makes nothing where a path is misspelled. Errors besides:
+// ErrNoData.
+func OpenUsedFolder(fs vfs.FS, path string) (*Folder, error) {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	for _, name := range []string{identityFile, LogDir, StoreDir} {
+		if _, err := fs.Stat(filepath.Join(path, name)); err == nil {
+			return OpenFolder(fs, path)
+		}
+	}
+	return nil, fmt.Errorf("%s is %w", path, ErrNoData)
+}
+
 // OpenFolder makes the folder if need be, locks it against other processes and reads whose it is. A fresh folder has an
 // identity only after claim. The file system nil is the system's. Errors: in use by another process; written by a newer version; damaged.
 func OpenFolder(fs vfs.FS, path string) (*Folder, error) {

@@ -415,15 +415,16 @@ const (
 
 // listen opens the ports, so that one in use stops the start; they are served later.
 func (n *Node) listen() error {
-	for _, l := range []struct{ protocol, address string }{
-		{protocolAMQP, n.cfg.AMQP}, {protocolAMQPS, n.cfg.AMQPS}, {protocolHTTP, n.cfg.Admin}, {protocolLink, n.cfg.LinkAddress()},
+	for _, l := range []struct{ protocol, flag, address string }{
+		{protocolAMQP, "amqp", n.cfg.AMQP}, {protocolAMQPS, "amqps", n.cfg.AMQPS}, {protocolHTTP, "admin", n.cfg.Admin},
+		{protocolLink, "link", n.cfg.LinkAddress()},
 	} {
 		if l.address == "" {
 			continue
 		}
 		open, err := net.Listen("tcp", l.address)
 		if err != nil {
-			return fmt.Errorf("listen for %s: %w", l.protocol, err)
+			return fmt.Errorf("--%s: %w (give another address, or stop who has it)", l.flag, err)
 		}
 		n.listeners = append(n.listeners, listener{open, l.protocol})
 	}

@@ -30,12 +30,9 @@ type Recovered struct {
 //
 // Errors leave the folder so that it can be called again. o.Config needs Data, NodeID and Peer.
 func ForceNewCluster(ctx context.Context, o Options) (Recovered, error) {
-	folder, err := OpenFolder(o.FS, o.Config.Data)
+	folder, err := OpenUsedFolder(o.FS, o.Config.Data)
 	if err != nil {
 		return Recovered{}, err
-	}
-	if folder.Fresh() {
-		return Recovered{}, errors.Join(fmt.Errorf("%s is no node's data folder", o.Config.Data), folder.Close())
 	}
 	o.Config.NodeID, o.Config.Groups, o.Config.Cluster = folder.Identity().NodeID, folder.Identity().Groups, ""
 	n := newNode(o, folder)
