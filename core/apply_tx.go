@@ -280,7 +280,7 @@ func (m *Machine) rollback(h *channel) {
 	for i := range settlements {
 		m.unmark(h, &settlements[i])
 	}
-	if h.Owed > 0 && len(settlements) > 0 { // some of them may be sent now
+	if h.Owed > 0 { // some of what they had may be sent now
 		for _, c := range h.consumers {
 			c.Cursor = 0
 			m.touch(c)

@@ -104,20 +104,28 @@ func TestTheGroupRemembersABoundedNumberOfPublishes(t *testing.T) {
 		return m.counts.Duplicates - before
 	}
 	apply(0, &entry.NodeUp{Node: 1, Nonce: 7}, &entry.VhostCreate{ID: "v", Name: "/"})
-	for session, key := range []string{"a", "b"} {
+	for session, key := range []string{"a", "b", "c"} {
 		ref := entry.Ref{Session: uint64(session + 1), Epoch: 1, Channel: 1}
 		apply(1, &entry.Attach{Vhost: "/", Key: key, Expiry: 60}, &entry.ChannelOpen{Ref: ref}, &entry.QueueDeclare{Ref: ref, Name: "q"})
 	}
 	ids(1, 1, chunkIDs)
 	ids(2, 1, 4*chunkIDs)
-	if n := len(m.dedup.seen); n > m.bounds.groupIDs {
-		t.Errorf("%d ids are remembered, %d may be", n, m.bounds.groupIDs)
+	if n := len(m.dedup.seen); n != m.bounds.groupIDs {
+		t.Errorf("%d ids are remembered, want as many as may be, %d", n, m.bounds.groupIDs)
 	}
 	if n := ids(2, 3*chunkIDs, 4*chunkIDs); n != chunkIDs+1 {
 		t.Errorf("%d of the newest ids were known, want all %d", n, chunkIDs+1)
 	}
 	if n := ids(1, 1, chunkIDs); n != 0 {
 		t.Errorf("%d of the oldest ids were known, want none", n)
+	}
+	m.bounds.groupIDs = 1 << 20
+	last := chunkIDs + m.bounds.windowIDs - 1
+	if ids(3, 1, last); ids(3, 1, 1) != 1 {
+		t.Error("an id is forgotten before a session's window is full without its chunk")
+	}
+	if ids(3, last+1, last+1); ids(3, 1, 1) != 0 {
+		t.Error("an id is known though its chunk is not needed any more")
 	}
 	for i := range 3 {
 		apply(1, &entry.Publish{Ref: entry.Ref{Session: 2, Epoch: 1, Channel: 1}, Publisher: fmt.Append(nil, i), Sequence: 1, Record: record})

@@ -161,7 +161,7 @@ func (m *Machine) rememberDigest(s *session, x digest) {
 	w.Stamp = m.header.Stamp
 	m.dedup.note(x)
 	m.touch(w)
-	if n > 1 && (n-2)*chunkIDs+w.len() >= m.bounds.windowIDs { // without the oldest
+	if (n-2)*chunkIDs+w.len() >= m.bounds.windowIDs { // without the oldest
 		m.dropWindow(s.windows[0])
 	}
 	for len(m.dedup.seen) > m.bounds.groupIDs {

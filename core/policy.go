@@ -196,8 +196,12 @@ func (m *Machine) applyPolicyDelete(x *entry.PolicyDelete) {
 
 // applyPolicies finds the policies of everything in a vhost anew, and has queues do at once what new limits ask for.
 func (m *Machine) applyPolicies(v *vhost) {
+	patience := int64(consumerTimeout)
 	for _, q := range v.queues {
 		if v.configure(q) {
+			if q.Unacked > 0 && q.set.consumerExpiry != none {
+				patience = min(patience, q.set.consumerExpiry)
+			}
 			m.use(q)
 			m.touch(q)
 			m.await(q)
@@ -205,6 +209,9 @@ func (m *Machine) applyPolicies(v *vhost) {
 	}
 	for _, x := range v.exchanges {
 		v.configureExchange(x)
+	}
+	if patience < consumerTimeout {
+		m.lookAgain(v, patience)
 	}
 }
 

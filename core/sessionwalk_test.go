@@ -218,7 +218,7 @@ func (x *ramble) lose(s *wSession) {
 func (x *ramble) end() {
 	if s := x.session(); s != nil && s.node != 0 {
 		ref, node := entry.Ref{Session: s.id, Epoch: s.epoch}, s.node
-		if s.keepOnClose {
+		if s.keepOnClose && s.expiry > 0 {
 			x.w.detach(s)
 		} else {
 			x.w.end(s, entry.Released)

@@ -60,6 +60,19 @@ func (m *Machine) allow(h *channel, limit int64) {
 	}
 }
 
+// lookAgain has all channels judge what they have in flight: it may have less time, and no less than limit, than when it was made.
+func (m *Machine) lookAgain(v *vhost, limit int64) {
+	m.sessions.each(func(s *session) {
+		for _, h := range s.channels {
+			if s.vhost == v && h.flight.Len() > 0 {
+				h.Checked = 0
+				m.allow(h, limit)
+				m.touch(h)
+			}
+		}
+	})
+}
+
 // beginRun begins a run, and forgets those that no delivery is of any more.
 func (h *channel) beginRun(tag uint64, stamp int64) {
 	oldest := h.flight.Next(1)

@@ -4,7 +4,7 @@
 // Guarantees: a cut leaves what a disk would: synced bytes, and of the others a share that the case names. What was
 // promised (a confirm, a synchronous reply) is noted before the cut and what was asked for after it, so whatever a node
 // that boots from the cut holds is judged against every state that it may be in, exactly. Disks of several nodes are cut
-// in one instant. A life of a cluster (-run Lives -args -lives N) mixes all
+// in one instant. A life of a cluster (a few short ones, or -run Lives -args -lives N) mixes all
 // this with changes of leaders and members, snapshots, a standby that has the log held for it, and the moving of contents out of the log; at its
 // end, when all queues are gone, the logs have to be as empty. A case that fails is printed as the command that runs its script again.
 //

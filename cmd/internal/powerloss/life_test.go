@@ -18,12 +18,14 @@ import (
 	"github.com/understudy-mq/understudy/core/entry"
 )
 
-// A life takes some ten seconds and 150 MB that stay: disks that die keep whoever waits for them.
-var livesFlag = flag.Uint64("lives", 0, "how many lives of a cluster to run; none are part of the usual tests")
+// A whole life takes some ten seconds and 150 MB that stay: disks that die keep whoever waits for them.
+var livesFlag = flag.Uint64("lives", 0, "how many whole lives of a cluster to run; 0 is for a few short ones, the usual test")
 
 const (
 	// roundsOfALife is how often all is held against what was promised, troublesOfARound what happens in between.
 	roundsOfALife, troublesOfARound = 3, 3
+	// shortLives are the usual test: of the first seeds' lives the first rounds.
+	shortLives, roundsOfAShortLife = 2, 2
 	// stepsOfACrew is how many steps clients take before others take their places.
 	stepsOfACrew = 400
 	// segmentsLeft is how many segments a log may have that nothing is in: what a checkpoint, which comes with the next bytes, and a
@@ -46,7 +48,11 @@ func TestClusterLivesThroughEverythingAtOnce(t *testing.T) {
 			}
 		}
 	})
-	eachSeed(t, *livesFlag, func(t *testing.T, ctx context.Context, seed uint64) error {
+	lives, rounds := *livesFlag, roundsOfALife
+	if lives == 0 && *seedFlag == 0 {
+		lives, rounds = shortLives, roundsOfAShortLife
+	}
+	eachSeed(t, lives, func(t *testing.T, ctx context.Context, seed uint64) error {
 		l := newLife(t, ctx, seed, met)
 		defer l.end()
 		if err := errors.Join(l.start(), l.form()); err != nil {
@@ -55,7 +61,7 @@ func TestClusterLivesThroughEverythingAtOnce(t *testing.T) {
 		if err := l.standby.attach(l.nodes[1]); err != nil {
 			return err
 		}
-		for round := range roundsOfALife {
+		for round := range rounds {
 			if err := l.round(round); err != nil {
 				return fmt.Errorf("round %d of %v: %w", round, l.story, err)
 			}
