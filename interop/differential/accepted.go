@@ -9,7 +9,8 @@ import (
 
 // accepted are lines in which the brokers differ and may. The walk does not go where these would be met all the time:
 // reject-publish in a fan-out, what a full priority queue drops (both in interop/cases/differences_test.go), a TTL of 0 behind a
-// message that lives, consumers that need not acknowledge beside a common prefetch.
+// message that lives, consumers that need not acknowledge beside a common prefetch, a limit of 0: what is given back beyond a queue's limit a
+// waiting consumer gets here, as from a quorum queue, where RabbitMQ's classic queue drops it first.
 var accepted = []struct {
 	ours, theirs *regexp.Regexp
 	reason       string

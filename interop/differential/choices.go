@@ -84,8 +84,8 @@ type queueArgument struct {
 
 // queueArguments leaves out what the brokers are known to do otherwise: see accepted.go.
 var queueArguments = []queueArgument{
-	{"x-max-length", list{0, 1, 2, 3, int64(2)}, list{-1, "1", nil, 1.5, true}},
-	{"x-max-length-bytes", list{0, 4, 10}, list{-1, "1"}},
+	{"x-max-length", list{1, 2, 3, int64(2)}, list{-1, "1", nil, 1.5, true}},
+	{"x-max-length-bytes", list{4, 10}, list{-1, "1"}},
 	{"x-overflow", list{"drop-head"}, list{"nope", 1}},
 	{"x-message-ttl", list{600000, int64(600000)}, list{-1, "1", nil, int64(4294967295000), 1.5}},
 	{"x-expires", list{600000, int64(700000)}, list{0, -1, "1", nil}},
