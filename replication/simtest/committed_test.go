@@ -6,8 +6,8 @@ import (
 	"testing/cryptotest"
 )
 
-// quiet is a cluster that has settled, and its leader.
-func quiet(t *testing.T, n int) (*Sim, *simNode) {
+// formed is a cluster whose nodes have registered, and its leader.
+func formed(t *testing.T, n int) (*Sim, *simNode) {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, 1)
 	s := New(1, n)
@@ -16,6 +16,13 @@ func quiet(t *testing.T, n int) (*Sim, *simNode) {
 	if s.err != nil || leader == nil {
 		t.Fatal(s.err)
 	}
+	return s, leader
+}
+
+// quiet is a formed cluster that has settled after a value, and its leader.
+func quiet(t *testing.T, n int) (*Sim, *simNode) {
+	t.Helper()
+	s, leader := formed(t, n)
 	leader.submit()
 	s.settle(300)
 	return s, leader

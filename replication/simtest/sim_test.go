@@ -91,13 +91,7 @@ func (s *Sim) leader() *simNode {
 }
 
 func TestBatchesThatRaftDropsMoveNoExpectation(t *testing.T) {
-	cryptotest.SetGlobalRandom(t, 1)
-	s := New(1, 3)
-	s.settle(300)
-	leader := s.leader()
-	if s.err != nil || leader == nil {
-		t.Fatal(s.err)
-	}
+	s, leader := formed(t, 3)
 	term := leader.node.Group(0).Status().Term
 	to := leader.id%3 + 1
 	for _, l := range s.net.order { // the heir hears nothing, so that raft drops proposals until it gives the transfer up
@@ -123,23 +117,11 @@ func TestBatchesThatRaftDropsMoveNoExpectation(t *testing.T) {
 		t.Errorf("%d of 20 values applied in the same term", n-before)
 	}
 	s.heal()
-	s.settle(1500)
-	if s.err == nil {
-		s.err = s.check()
-	}
-	if s.err != nil {
-		t.Error(s.err)
-	}
+	s.endsWell(t)
 }
 
 func TestNodeThatIsElectedWithAFullDiskGivesWay(t *testing.T) {
-	cryptotest.SetGlobalRandom(t, 1)
-	s := New(1, 3)
-	s.settle(300)
-	old := s.leader()
-	if s.err != nil || old == nil {
-		t.Fatal(s.err)
-	}
+	s, old := formed(t, 3)
 	heir := s.nodes[old.id%3+1]
 	heir.fill(true)
 	old.node.Change(0, replication.Transfer, heir.id, "", func(error) {})
@@ -163,23 +145,11 @@ func TestNodeThatIsElectedWithAFullDiskGivesWay(t *testing.T) {
 		t.Errorf("%d of 1 values applied without it", n-before)
 	}
 	heir.fill(false)
-	s.settle(1500)
-	if s.err == nil {
-		s.err = s.check()
-	}
-	if s.err != nil {
-		t.Error(s.err)
-	}
+	s.endsWell(t)
 }
 
 func TestLeaderThatHangsUpIsNotWaitedFor(t *testing.T) {
-	cryptotest.SetGlobalRandom(t, 1)
-	s := New(1, 3)
-	s.settle(300)
-	old := s.leader()
-	if s.err != nil || old == nil {
-		t.Fatal(s.err)
-	}
+	s, old := formed(t, 3)
 	old.crash()
 	s.ids = slices.DeleteFunc(s.ids, func(id uint64) bool { return id == old.id })
 	for range 12 { // an election time-out is 15 ticks
@@ -191,13 +161,7 @@ func TestLeaderThatHangsUpIsNotWaitedFor(t *testing.T) {
 }
 
 func TestSnapshotThatFailsOnItsWayIsReportedAndSentAgain(t *testing.T) {
-	cryptotest.SetGlobalRandom(t, 1)
-	s := New(1, 3)
-	s.settle(300)
-	leader := s.leader()
-	if s.err != nil || leader == nil {
-		t.Fatal(s.err)
-	}
+	s, leader := formed(t, 3)
 	down := s.nodes[leader.id%3+1]
 	down.crash()
 	for range 60 {
@@ -284,5 +248,17 @@ func TestAStandbysLeaderThatLostItsQuorumForAWhileGoesOn(t *testing.T) {
 	s.until(300, "the standby does not follow any more", s.caughtUp)
 	if now := leader.node.Group(0).Status(); s.err != nil || now.Role != "leader" || now.Term != term {
 		t.Errorf("%v; the leader of term %d is %s of term %d", s.err, term, now.Role, now.Term)
+	}
+}
+
+// endsWell lets the cluster settle and judges what it has done.
+func (s *Sim) endsWell(t *testing.T) {
+	t.Helper()
+	s.settle(1500)
+	if s.err == nil {
+		s.err = s.check()
+	}
+	if s.err != nil {
+		t.Error(s.err)
 	}
 }
