@@ -1,29 +1,11 @@
 package node
 
 import (
-	"context"
-	"log/slog"
-	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/link/source"
-	"github.com/understudy-mq/understudy/replication"
 )
-
-// slow is the log of a source's group of which nothing has come yet.
-type slow struct{}
-
-func (slow) ReadLink(uint64, uint64, uint64, int) (replication.LinkRead, error) {
-	return replication.LinkRead{Status: replication.ReadEntries, Applied: 1, First: 2}, nil
-}
-
-func (slow) Status() replication.Status { return replication.Status{Applied: 1} }
-
-func (slow) Changed() <-chan struct{} { return nil }
-
-func (slow) Committed(context.Context) (uint64, error) { return 1, nil }
 
 // A standby whose system group had nothing yet of its source was promoted and never served: it had neither the first vhost nor a user.
 func TestAPromotionBeforeTheFirstUserHasComeServesWhatThereIs(t *testing.T) {
@@ -35,12 +17,8 @@ func TestAPromotionBeforeTheFirstUserHasComeServesWhatThereIs(t *testing.T) {
 	for _, g := range original.groups {
 		logs[g] = original.raft.Group(g)
 	}
-	logs[systemGroup] = slow{}
-	s := httptest.NewServer(source.New(source.Options{
-		Node: 1, Logs: logs, Notes: noNotes{}, Open: true, Identity: original.linkIdentity, Logger: slog.New(slog.DiscardHandler),
-	}))
-	t.Cleanup(s.Close)
-	to.LinkSource = strings.TrimPrefix(s.URL, "http://")
+	logs[systemGroup] = canned{applied: 1} // nothing of it has come yet
+	to.LinkSource = serveLogs(t, logs, original.linkIdentity)
 	standby := start(t, to)
 	eventually(t, "the standby has the data groups", func() bool {
 		for _, g := range original.groups[1:] {
