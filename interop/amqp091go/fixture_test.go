@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // patience bounds every wait for something that must come.
-const patience = 2 * time.Minute
+const patience = harness.Patience
 
 // broker is what a test talks to.
 type broker struct{ url string }

@@ -14,7 +14,7 @@ import (
 	"github.com/understudy-mq/understudy/interop/rawclient"
 )
 
-const patience = 2 * time.Minute
+const patience = harness.Patience
 
 // api sends a request that is to succeed.
 func api(t *testing.T, n *harness.Node, method, path, body string) {

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/understudy-mq/understudy/interop/harness"
 )
 
 // patience bounds the wait for a line.
-const patience = 2 * time.Minute
+const patience = harness.Patience
 
 // lineMax bounds what a program may print in one line.
 const lineMax = 1 << 20

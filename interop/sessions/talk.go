@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-mq/understudy/interop/harness"
 	"github.com/understudy-mq/understudy/interop/rawclient"
 )
 
@@ -17,7 +18,7 @@ type (
 )
 
 // patience bounds each wait of a talk.
-const patience = 2 * time.Minute
+const patience = harness.Patience
 
 // errCut says that the connection is lost; what was under way is to be done again on the next one.
 var errCut = errors.New("the connection is lost")
