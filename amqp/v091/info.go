@@ -8,7 +8,7 @@ type Info struct {
 	Title           string // the client's connection_name
 	User, Vhost     string // "" until connection.open
 	Peer, Local     string
-	Client, Version string // the client's product
+	Properties      []byte // a field table of what the client says of itself: 4 KiB of it, and nothing that names its session
 	Protocol        string
 	State           string // "starting", "running", "blocked" (publishes are held back) or "closing"
 	Channels        int
