@@ -28,6 +28,7 @@ type Driver struct {
 	rows    map[string][]byte
 
 	Index uint64 // of the last entry
+	Data  []byte // of it
 	Stamp int64  // of the next entry, Unix ms
 
 	LastSession uint64 // id of the newest session
@@ -87,6 +88,7 @@ func encode(cmds []entry.Command) []byte {
 func (d *Driver) Apply(data []byte) []core.Effect {
 	d.t.Helper()
 	d.Index++
+	d.Data = data
 	fx := core.Effects{}
 	if err := d.Machine.Apply(d.Index, data, &fx); err != nil {
 		d.t.Fatal(err)
