@@ -138,7 +138,6 @@ func (m *Machine) reclaimOne(h *channel, tag uint64, keep, failed bool) {
 		if countFailure(&r.Ref); q.failedTooOften(&r.Ref) {
 			m.mark(h, tag, 0, flagOwed)
 			m.takeFlight(h, tag)
-			r.Flags &^= flagAgain
 			m.bury(q, &r.Ref, reasonDeliveryLimit)
 			h.session.Released++
 			return
