@@ -76,7 +76,7 @@ func newEnd(id uint64) *end {
 			defer e.mu.Unlock()
 			e.connected++
 		},
-		Snapshot: func(_ context.Context, _, _ uint64, header []byte, r io.Reader) error {
+		Snapshot: func(_ context.Context, _, _ uint64, header []byte, r io.ReadCloser) error {
 			b, err := io.ReadAll(r)
 			e.mu.Lock()
 			defer e.mu.Unlock()
@@ -343,7 +343,7 @@ func (cutOff) WriteTo(w io.Writer) (int64, error) {
 
 func TestSnapshotThatIsCutOffIsNotTakenForWhole(t *testing.T) {
 	a, b := pair(t, func(_, b *end) {
-		b.opts.Snapshot = func(_ context.Context, _, _ uint64, _ []byte, r io.Reader) error {
+		b.opts.Snapshot = func(_ context.Context, _, _ uint64, _ []byte, r io.ReadCloser) error {
 			_, err := io.ReadAll(r)
 			b.mu.Lock()
 			defer b.mu.Unlock()
