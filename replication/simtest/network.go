@@ -138,14 +138,15 @@ type pieceReader struct {
 // Read implements io.Reader.
 func (r *pieceReader) Read(p []byte) (int, error) {
 	for len(r.left) == 0 {
-		for (r.net.taken >= r.net.pace || r.node.full) && !r.errand.freed {
-			if !r.errand.yield(struct{}{}) {
-				return 0, errCut
-			}
-		}
 		if r.errand.freed || r.ctx.Err() != nil || r.link.blocked || r.node.node != r.at {
 			r.net.sim.Broken++
 			return 0, errCut
+		}
+		if r.net.taken >= r.net.pace || r.node.full {
+			if !r.errand.yield(struct{}{}) {
+				return 0, errCut
+			}
+			continue
 		}
 		piece, more := r.next()
 		if !more {
