@@ -135,6 +135,12 @@ func TestStreamOfASnapshotIsGivenUpWithTheLogBehindIt(t *testing.T) {
 	}
 }
 
+func TestLeadershipIsNotHandedOverForBalanceWhileAFollowerIsSentASnapshot(t *testing.T) {
+	g, _ := sending(1000, 10, 90)
+	g.lead = &leadership{}
+	g.handTo(map[uint64]int{1: 3}) // it would ask raft, which there is none of
+}
+
 func TestNoLogIsOwedToAFollowerThatGotNoSnapshotOrIsGone(t *testing.T) {
 	const index = 90
 	for what, happens := range map[string]func(g *Group, d *debt){
