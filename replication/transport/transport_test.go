@@ -362,10 +362,8 @@ func TestSnapshotThatIsCutOffIsNotTakenForWhole(t *testing.T) {
 }
 
 func TestStreamThatNobodyReadsEndsWithItsContext(t *testing.T) {
-	over := make(chan struct{})
-	t.Cleanup(func() { close(over) })
 	a, _ := pair(t, func(_, b *end) {
-		b.opts.Snapshot = func(context.Context, uint64, uint64, []byte, io.ReadCloser) error { <-over; return nil }
+		b.opts.Snapshot = func(ctx context.Context, _, _ uint64, _ []byte, _ io.ReadCloser) error { <-ctx.Done(); return ctx.Err() }
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
