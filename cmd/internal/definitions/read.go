@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -50,13 +51,13 @@ func into[T any](to *[]T) func(json.RawMessage, *Faults) {
 	return func(text json.RawMessage, faults *Faults) {
 		var items []json.RawMessage
 		if err := json.Unmarshal(text, &items); err != nil {
-			faults.add("is no list: %v", err)
+			faults.add("is no list, but %s", misfit(err))
 			return
 		}
 		for i, item := range items {
 			var x T
 			if err := json.Unmarshal(item, &x); err != nil {
-				faults.add("entry %d: %v", i+1, err)
+				faults.add("entry %d: %s", i+1, misfit(err))
 				continue
 			}
 			*to = append(*to, x)
@@ -69,6 +70,18 @@ type File struct {
 	api.Definitions
 	faults Faults          // what could not, among others
 	partly map[string]bool // the lists that are not wholly here: nobody knows what else they define
+}
+
+// misfit says what JSON was found in the place of something else.
+func misfit(err error) string {
+	var found *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &found):
+		return err.Error()
+	case found.Field == "":
+		return found.Value
+	}
+	return fmt.Sprintf("%s: %s has no place there", found.Field, found.Value)
 }
 
 // Read reads a file; with a vhost all that it defines is of that vhost, whatever the file says. Texts and numbers that RabbitMQ's
