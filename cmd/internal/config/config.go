@@ -125,7 +125,7 @@ func Flags(f *pflag.FlagSet) {
 	f.String("admin", d.Admin, "address for HTTP: admin API, /metrics, /health/live, /health/ready")
 	f.String("peer", d.Peer, "address for the other nodes")
 	f.String("cluster", d.Cluster, "the first members, 1=HOST:PEERPORT,2=...; ignored once the node has data (default this node alone)")
-	f.String("join", d.Join, "admin URLs of a running cluster, URL,...; the node joins it as a learner")
+	f.String("join", d.Join, "admin URLs of a cluster, URL,...; the node joins it as a learner, asking as --default-user; it waits two minutes for one that is not up yet")
 	f.Int("groups", d.Groups, "data groups, 1 to 64, fixed at the first start")
 	f.String("tls-cert", d.TLSCert, "certificate for --amqps (PEM; read again when it changes)")
 	f.String("tls-key", d.TLSKey, "key of --tls-cert (PEM)")
