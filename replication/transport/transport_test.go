@@ -363,7 +363,10 @@ func TestSnapshotThatIsCutOffIsNotTakenForWhole(t *testing.T) {
 
 func TestStreamThatNobodyReadsEndsWithItsContext(t *testing.T) {
 	a, _ := pair(t, func(_, b *end) {
-		b.opts.Snapshot = func(ctx context.Context, _, _ uint64, _ []byte, _ io.ReadCloser) error { <-ctx.Done(); return ctx.Err() }
+		b.opts.Snapshot = func(ctx context.Context, _, _ uint64, _ []byte, _ io.ReadCloser) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
