@@ -272,6 +272,26 @@ func TestRefusedLoginIsAnsweredAfterADelay(t *testing.T) {
 	}
 }
 
+// Behind a fail-over thousands wait for their passwords to be checked.
+func TestTimeThatItsLoginTakesIsNotTheClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, func(o *Options) {
+			o.Authenticate = func(user, _ string, _ net.Addr) (string, error) {
+				time.Sleep(time.Minute)
+				return user, nil
+			}
+		})
+		p.taken()
+		p.send(startOk("guest", "guest"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		p.taken()
+		p.send(tuneOk(2047, 131072, 0), connectionOpen("/"))
+		want(t, "after a minute of its judges'", p.taken(), "0 ConnectionOpenOk")
+		p.finish()
+	})
+}
+
 func TestClientThatDoesNotAnswerConnectionCloseIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, nil)

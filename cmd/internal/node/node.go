@@ -235,7 +235,7 @@ func (n *Node) claim(ctx context.Context, seed *seedRecord) error {
 	want := Identity{NodeID: n.cfg.NodeID, Groups: n.cfg.Groups}
 	switch known := n.folder.Identity(); {
 	case n.folder.Fresh() && n.cfg.Join != "":
-		cluster, err := join(ctx, n.cfg)
+		cluster, err := n.join(ctx)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 // other nodes, and what is in memory is written. It ends with ctx at the latest, saying what was not done by then.
 func (n *Node) Stop(ctx context.Context) error {
 	n.draining.Store(true)
-	n.log.Info("stopping", "clients", len(n.clients.Connections()))
+	n.log.Info("stopping", "clients", n.clients.Open())
 	n.closeClients(ctx)
 	done := make(chan error, 1)
 	go func() {
