@@ -83,3 +83,25 @@ func TestReconnectingDoesNotGrowAChannel(t *testing.T) {
 		t.Errorf("%d runs for %d deliveries", len(h.Runs), h.flight.Len())
 	}
 }
+
+func TestAnExpirationIsANumberOfMillisecondsOrNothing(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "60000": 60_000, "007": 7, "999999999999999": expiryMax,
+		"": none, "1000000000000000": none, "-1": none, "1:": none, "/1": none, "1.5": none,
+	} {
+		if got := milliseconds([]byte(text)); got != want {
+			t.Errorf("expiration %q is %d ms, want %d", text, got, want)
+		}
+	}
+}
+
+// TestFailuresAreCountedAsFarAsTheirBitsGo: one more must not make them few, nor touch the flags below.
+func TestFailuresAreCountedAsFarAsTheirBitsGo(t *testing.T) {
+	r := ready.Ref{Flags: flagRedelivered | (1<<(32-countShift)-2)<<countShift}
+	for range 3 {
+		countFailure(&r)
+	}
+	if want := uint32(flagRedelivered | (1<<(32-countShift)-1)<<countShift); r.Flags != want {
+		t.Errorf("flags are %x, want %x", r.Flags, want)
+	}
+}

@@ -224,9 +224,6 @@ func (m *Machine) writtenAgain(h *channel, tag uint64) uint64 {
 		}
 	}
 	for _, x := range h.Resent[:n] {
-		if x.Settled {
-			continue
-		}
 		if r := h.flight.Get(x.Tag); r != nil {
 			m.unwritten(h, r)
 			if c := m.holder(h, r); c != nil {
