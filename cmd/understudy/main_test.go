@@ -189,15 +189,17 @@ type server struct {
 	lines       *bufio.Scanner
 	admin, amqp string // URLs
 	data        string
+	log         *bytes.Buffer // standard error; to be read after exit
 }
 
 // serveNode starts a node and waits for its ready line.
 func serveNode(t *testing.T, args ...string) *server {
 	t.Helper()
 	ports := loopback.Addresses(t, 3)
-	s := &server{t: t, admin: "http://" + ports[0], amqp: "amqp://guest:guest@" + ports[1] + "/", data: filepath.Join(t.TempDir(), "d")}
+	s := &server{t: t, admin: "http://" + ports[0], amqp: "amqp://guest:guest@" + ports[1] + "/", data: filepath.Join(t.TempDir(), "d"), log: &bytes.Buffer{}}
 	args = append([]string{"serve", "--data", s.data, "--admin", ports[0], "--amqp", ports[1], "--peer", ports[2], "--groups", "1", "--disk-free-min", "0"}, args...)
 	s.cmd = program(t, args...)
+	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
