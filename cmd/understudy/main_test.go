@@ -70,6 +70,9 @@ func TestFailuresAreOneLineAndANonZeroExit(t *testing.T) {
 	}{
 		{[]string{"frobnicate"}, 2, "unknown command"},
 		{[]string{"serve", "--no-such-flag"}, 2, "unknown flag"},
+		{[]string{"queues", "list", "--no-such-flag"}, 2, "(see understudy help queues list)"},
+		{[]string{"permissions", "topic", "frobnicate"}, 2, "(see understudy help permissions topic)"},
+		{[]string{"--no-such-flag"}, 2, "(see understudy help)"},
 		{[]string{"serve", "extra"}, 2, "usage: understudy serve"},
 		{[]string{"serve", "--config", "/no/such/file"}, 2, "/no/such/file"},
 		{[]string{"status", "--admin-url", "http://" + nobody}, 1, "is the node running?"},
@@ -305,7 +308,7 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 		{append([]string{"policies", "delete", "p"}, admin...), "404"},
 		{append([]string{"queues", "delete", "q"}, admin...), "no queue 'q'"},
 		{append([]string{"queues", "purge", "q"}, admin...), "no queue 'q'"},
-		{append([]string{"status", "--user", "guest:wrong"}, admin...), "Login failed"},
+		{append([]string{"status", "--user", "guest:wrong"}, admin...), `Login failed (asked as "guest"; --user USER:PASSWORD`},
 		{[]string{"dump-log", "--data", s.data}, "in use by another process"},
 		{[]string{"recover", "--data", s.data, "--force-new-cluster"}, "in use by another process"},
 	} {
@@ -313,6 +316,7 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 			t.Errorf("%v: exit %d, want 1 and one line with %q:\n%s", c.args, code, c.says, text)
 		}
 	}
+	wantVariables(t, s)
 	s.signal(syscall.SIGTERM)
 	if code := s.exit(); code != 0 {
 		t.Errorf("exit %d after SIGTERM, want 0", code)
@@ -327,6 +331,27 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 	out, text, code = run(t, "dump-log", "--json", "--group", "0", "--data", s.data)
 	if code != 0 || strings.Contains(out, `"group":1`) || !strings.Contains(out, `"kind":"ClusterInit","command":{"ID":"`) {
 		t.Errorf("dump-log --json: exit %d:\n%s%s", code, out, text)
+	}
+}
+
+// wantVariables checks that the environment stands in for flags that are not given.
+func wantVariables(t *testing.T, s *server) {
+	t.Helper()
+	t.Setenv("UNDERSTUDY_ADMIN_URL", s.admin)
+	t.Setenv("UNDERSTUDY_USER", "nobody:x")
+	t.Setenv("UNDERSTUDY_AMQP_URL", strings.Replace(s.amqp, "guest:guest", "nobody:x", 1))
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"status"}, exitFailure, `asked as "nobody"`},
+		{[]string{"status", "--user", "guest:guest"}, 0, ""},
+		{[]string{"get", "q"}, exitFailure, "--amqp-url names broker, user, password and vhost"},
+	} {
+		if _, text, code := run(t, c.args...); code != c.code || !strings.Contains(text, c.says) {
+			t.Errorf("%v by variables: exit %d, want %d and %q:\n%s", c.args, code, c.code, c.says, text)
+		}
 	}
 }
 
