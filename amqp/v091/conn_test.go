@@ -311,7 +311,9 @@ func TestNothingIsDueOnceAConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, nil)
 		p.open(60)
-		p.conn.Events([]session.Event{delivery(1, 1, "x")})
+		e := delivery(1, 1, "x")
+		e.NoAck = true // the machine wants to hear that it was written
+		p.conn.Events([]session.Event{e})
 		synctest.Wait()
 		start := time.Now()
 		p.conn.Close("node is being stopped")
