@@ -251,13 +251,17 @@ func (n *Node) wasRegistered(id uint64) bool {
 // HandOver moves the leadership of every group that this node leads to the follower that is furthest. It returns when others
 // lead, or when two elections' time has passed.
 func (n *Node) HandOver(ctx context.Context) {
+	ask := event{kind: eventCall, call: (*Group).giveWay}
+	for _, g := range n.groups {
+		g.in.put(ask)
+	}
 	wait, cancel := context.WithTimeout(ctx, 2*time.Duration(n.opts.ElectionTicks)*n.opts.TickInterval)
 	defer cancel()
 	for _, g := range n.groups {
 		for s := g.Status(); (s.Leader == n.opts.NodeID || s.Leader == 0) && len(s.Voters) > 1; s = g.Status() {
-			g.in.put(event{kind: eventCall, call: (*Group).giveWay})
 			select {
 			case <-time.After(n.opts.TickInterval / 4):
+				g.in.put(ask)
 			case <-wait.Done():
 				return
 			}
