@@ -311,9 +311,10 @@ func (g *Group) giveWay() {
 	}
 }
 
-// handTo hands leadership to the heir that leads least and follows closely.
+// handTo hands leadership to the heir that leads least and follows closely; not while a follower is sent a snapshot, which would be for
+// nothing.
 func (g *Group) handTo(loads map[uint64]int) {
-	if g.lead == nil {
+	if g.lead == nil || len(g.snapshots.owed) > 0 {
 		return
 	}
 	best := progress{}
