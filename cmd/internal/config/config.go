@@ -143,7 +143,7 @@ func Flags(f *pflag.FlagSet) {
 	f.String("link-serve-token-file", d.LinkServeTokenFile, "file with the tokens that may read this cluster's log, one a line, two at most")
 	f.String("link-fence-token-file", d.LinkFenceTokenFile, "file with the tokens that may also drain and fence this cluster")
 	f.Float64("link-hold-seconds", d.LinkHoldSeconds, "how long the log is kept for a standby that is silent")
-	f.Int("link-hold-disk-percent", d.LinkHoldDiskPercent, "how full the volume may be before nothing is kept for standbys")
+	f.Int("link-hold-disk-percent", d.LinkHoldDiskPercent, "how full the volume may be before nothing is kept for standbys, and little for members that are far behind")
 	f.String("link-tls-cert", d.LinkTLSCert, "certificate of the link, on either side (PEM; read again when it changes)")
 	f.String("link-tls-key", d.LinkTLSKey, "key of --link-tls-cert (PEM)")
 	f.String("link-tls-ca", d.LinkTLSCA, "authority by which the other side of the link is checked (PEM)")
