@@ -104,7 +104,7 @@ func (m *Machine) adopt(c *consumer) {
 	}
 	if c.NoAck {
 		for tag := h.flight.Before(h.LastTag); tag != 0; tag = h.flight.Before(tag - 1) {
-			if r := h.flight.Get(tag); r.Consumer == c.Number && r.Flags&flagNoAck == 0 {
+			if h.flight.Get(tag).Consumer == c.Number {
 				m.giveBack(h, tag, entry.Released)
 			}
 		}

@@ -23,9 +23,8 @@ type again struct {
 
 // resent is a delivery that was sent again.
 type resent struct {
-	Tag     uint64
-	After   uint64 // the highest tag when it was
-	Settled bool   // nothing is to be renewed for it any more
+	Tag   uint64
+	After uint64 // the highest tag when it was
 }
 
 func (a *again) code(c *rowCoder) {
@@ -42,7 +41,6 @@ func (a *again) code(c *rowCoder) {
 	for i := range a.Resent {
 		c.u64(&a.Resent[i].Tag)
 		c.u64(&a.Resent[i].After)
-		c.boolean(&a.Resent[i].Settled)
 	}
 }
 
@@ -191,9 +189,8 @@ func (m *Machine) settleAgain(h *channel, r *ledger.Record, tag uint64) {
 	if r.Flags&flagOwed != 0 {
 		m.owedOne(h, r)
 	}
-	for i := range h.Resent {
-		if x := &h.Resent[i]; x.Tag == tag && !x.Settled {
-			x.Settled = true
+	for _, x := range h.Resent {
+		if x.Tag == tag {
 			m.unwritten(h, r)
 		}
 	}
