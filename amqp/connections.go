@@ -103,6 +103,31 @@ func (s *Server) Connections() []ConnectionInfo {
 	return infos
 }
 
+// Open is how many connections there are.
+func (s *Server) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// Users counts the connections by user; those not opened yet are nobody's ("").
+func (s *Server) Users() map[string]int {
+	users := map[string]int{}
+	for _, c := range s.endpoints() {
+		users[c.User()]++
+	}
+	return users
+}
+
+// CloseConnectionsOf closes the connections of a user with 320 and reason.
+func (s *Server) CloseConnectionsOf(user, reason string) {
+	for _, c := range s.endpoints() {
+		if c.User() == user {
+			c.Close(reason)
+		}
+	}
+}
+
 // CloseConnection closes the connection of that name with 320 and reason; false if there is none.
 func (s *Server) CloseConnection(name, reason string) bool {
 	for _, c := range s.endpoints() {

@@ -68,9 +68,9 @@ type Options struct {
 	ElectionTicks    int           // 15
 	SegmentBytes     int64         // 64 MiB
 	LogBytesMax      int64         // over this, what little is live in the oldest segments is moved out of the log; 128 MiB
-	FollowerLagBytes int64         // log kept for a slow follower before it gets a snapshot; up to eight times as much after that; 256 MiB
+	FollowerLagBytes int64         // log kept for a slow follower before it gets a snapshot; after that as much as it was sent and eight times this; 256 MiB
 	HoldSilence      time.Duration // a standby that is silent for longer is no longer waited for by the log; 1 h
-	HoldDiskPercent  int           // nothing is held for a standby while the volume is as full; 80, and 100 for always
+	HoldDiskPercent  int           // nothing is held for a standby, and FollowerLagBytes for a follower, while the volume is as full; 80, and 100 for always
 	CheckpointBytes  int64         // log bytes between checkpoints; 64 MiB
 	ImageInterval    time.Duration // between images, unless much is written; 30 s
 

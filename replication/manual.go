@@ -15,9 +15,9 @@ type Manual struct {
 	now  func() time.Duration
 }
 
-// StartManual brings a node up over logs, a network and a monotonic clock that are handed in. Nothing of it may be
-// called from more than one goroutine.
-func StartManual(o Options, logs map[uint64]GroupLog, network Network, mono func() time.Duration) (*Manual, error) {
+// StartManual brings a node up over logs, a network and a monotonic clock that are handed in. What a node does beside its groups, which is
+// to send snapshots, is handed to spawn, to be run when that will. Nothing of it may be called from more than one goroutine.
+func StartManual(o Options, logs map[uint64]GroupLog, network Network, mono func() time.Duration, spawn func(func())) (*Manual, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -27,10 +27,23 @@ func StartManual(o Options, logs map[uint64]GroupLog, network Network, mono func
 	e := n.env()
 	e.mono = mono
 	e.after = func(time.Duration, func()) func() bool { return func() bool { return false } }
-	e.spawn = func(f func(context.Context)) { f(n.ctx) }
+	e.spawn = func(f func(context.Context)) func() {
+		ctx, stop := context.WithCancel(n.ctx)
+		spawn(func() { f(ctx) })
+		return stop
+	}
+	e.written = n.appended
 	n.letGoAtOnce = true
 	m := &Manual{node: n, now: mono}
 	return m, n.openGroups(e, func(id uint64) GroupLog { return logs[id] })
+}
+
+// appended counts what the groups have given their logs.
+func (n *Node) appended() (sum int64) {
+	for _, g := range n.groups {
+		sum += g.appended.bytes
+	}
+	return sum
 }
 
 // Group is the group with this id.
@@ -65,7 +78,7 @@ func (m *Manual) HungUp(peer uint64) { m.node.hungUp(peer) }
 func (m *Manual) Full(err error) { m.node.diskFull(err) }
 
 // ReceiveSnapshot takes a snapshot as if it had been streamed.
-func (m *Manual) ReceiveSnapshot(from, group uint64, header []byte, r io.Reader) error {
+func (m *Manual) ReceiveSnapshot(from, group uint64, header []byte, r io.ReadCloser) error {
 	return m.node.groups[group].receiveSnapshot(m.node.ctx, from, header, r)
 }
 

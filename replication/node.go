@@ -140,8 +140,20 @@ func (n *Node) env() *env {
 		mono: n.mono, fatal: n.fatal, peers: n.membersChanged, heard: n.heard, pin: n.pin,
 		readOnly: n.readOnly,
 		after:    func(d time.Duration, f func()) (stop func() bool) { return time.AfterFunc(d, f).Stop },
-		spawn:    func(f func(context.Context)) { n.wait.Go(func() { f(n.ctx) }) },
+		spawn:    n.spawn,
+		written:  func() int64 { return int64(n.log.Stats().Bytes) },
+		pressed:  n.holds.pressed,
 	}
+}
+
+// spawn runs f on a goroutine of its own until the node stops or stop is called.
+func (n *Node) spawn(f func(context.Context)) (stop func()) {
+	ctx, stop := context.WithCancel(n.ctx)
+	n.wait.Go(func() {
+		defer stop()
+		f(ctx)
+	})
+	return stop
 }
 
 func (n *Node) run() {
@@ -196,7 +208,7 @@ func (n *Node) Stats() log.Stats { return n.log.Stats() }
 
 // Stop moves leadership away, makes a checkpoint and stops. ctx bounds the first two; stopping itself is always done.
 func (n *Node) Stop(ctx context.Context) error {
-	n.handOver(ctx)
+	n.HandOver(ctx)
 	n.checkpoint(ctx)
 	for _, g := range n.groups {
 		g.submits.close(ErrUnregistered)
@@ -361,7 +373,7 @@ func (n *Node) tell(e event) {
 	}
 }
 
-func (n *Node) receiveSnapshot(ctx context.Context, from, group uint64, header []byte, r io.Reader) error {
+func (n *Node) receiveSnapshot(ctx context.Context, from, group uint64, header []byte, r io.ReadCloser) error {
 	g := n.group(group)
 	if g == nil {
 		return fmt.Errorf("this node has no group %d (yet)", group)

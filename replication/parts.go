@@ -54,11 +54,16 @@ type env struct {
 	readOnly func() error // why nothing may be written, nil if it may
 	// after runs f on another goroutine when d has passed.
 	after func(d time.Duration, f func()) (stop func() bool)
-	// spawn runs f beside the group, until the node stops.
-	spawn func(f func(ctx context.Context))
+	// spawn runs f beside the group, until the node stops or stop is called.
+	spawn   func(f func(ctx context.Context)) (stop func())
+	written func() int64 // bytes of log since the start, of all groups
+	pressed func() bool  // the volume is too full for anything to be kept that is not needed here
 }
 
 func (e *env) wallMillis() int64 { return e.opts.Wall().UnixMilli() }
+
+// silence is how long ago the node last heard from a peer.
+func (e *env) silence(peer uint64) time.Duration { return e.mono() - e.heard(peer) }
 
 // electionTime is T.
 func (e *env) electionTime() time.Duration {

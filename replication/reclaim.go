@@ -14,8 +14,10 @@ import (
 const (
 	checkpointEvery = 30 * time.Second
 	reclaimTicks    = 2 // between two looks at the log: a fast disk fills several segments in a second
-	// sampleParts is how finely, in parts of FollowerLagBytes, it is remembered where in the log an entry lies.
+	// sampleParts is how finely, in parts of FollowerLagBytes, it is remembered where in the log an entry lies, and sampleShare how
+	// finely in parts of how far back that is.
 	sampleParts = 256
+	sampleShare = 64
 	samplesMost = 4 * sampleParts
 )
 
@@ -35,13 +37,41 @@ type sample struct {
 func (a *appended) add(entries []*pb.Entry, lag int64) {
 	for _, e := range entries {
 		a.bytes += int64(len(e.GetData()))
-		if n := len(a.samples); n == 0 || a.bytes-a.samples[n-1].bytes >= lag/sampleParts {
+		n := len(a.samples)
+		for n > 0 && a.samples[n-1].index >= e.GetIndex() { // what was never committed has other entries in its place
+			n--
+		}
+		a.samples = a.samples[:n]
+		if n == 0 || a.bytes-a.samples[n-1].bytes >= lag/sampleParts {
 			a.samples = append(a.samples, sample{e.GetIndex(), a.bytes})
 		}
 	}
-	if n := len(a.samples); n > samplesMost {
-		a.samples = append(a.samples[:0], a.samples[n-samplesMost:]...)
+	if len(a.samples) > samplesMost {
+		a.thin()
 	}
+}
+
+// thin forgets samples that lie close together for how far back they are.
+func (a *appended) thin() {
+	kept := a.samples[:1]
+	for i := 1; i < len(a.samples); i++ {
+		at := a.samples[i]
+		if i+1 < len(a.samples) && a.samples[i+1].bytes-kept[len(kept)-1].bytes <= (a.bytes-at.bytes)/sampleShare {
+			continue
+		}
+		kept = append(kept, at)
+	}
+	a.samples = kept
+}
+
+// after is how many bytes follow an entry, rounded up.
+func (a *appended) after(index uint64) int64 {
+	for i := len(a.samples) - 1; i >= 0; i-- {
+		if a.samples[i].index <= index {
+			return a.bytes - a.samples[i].bytes
+		}
+	}
+	return a.bytes
 }
 
 // behind is the newest entry with at least this many bytes after it; 0 if the log, as far as remembered, is shorter.
@@ -62,9 +92,6 @@ func (g *Group) needless() uint64 { return g.needlessBefore(0) }
 // group that is quiet must not hold what other groups append for ever.
 func (g *Group) needlessBefore(after int64) uint64 {
 	durable, _ := g.machine.Durable()
-	if g.lead != nil && len(g.snapshots.owed) > 0 {
-		g.settle(g.followers())
-	}
 	limit := min(durable, g.snapshots.floor())
 	lag := g.env.opts.FollowerLagBytes
 	if g.lead == nil {

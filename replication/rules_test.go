@@ -65,9 +65,10 @@ func bare(self uint64) (*Group, *sink) {
 	e := &env{
 		self: self, opts: o, network: net, logger: slog.New(slog.DiscardHandler),
 		mono: func() time.Duration { return 0 }, heard: func(uint64) time.Duration { return 0 },
-		peers: func(uint64, membership) {}, readOnly: func() error { return nil },
+		peers: func(uint64, membership) {}, readOnly: func() error { return nil }, pressed: func() bool { return false },
 	}
 	g := &Group{id: 1, env: e, logger: e.logger, in: newInbox()}
+	e.written = func() int64 { return g.appended.bytes }
 	g.submits = newSubmitter(func() {})
 	g.setMembers(firstMembership(map[uint64]string{1: "a", 2: "b", 3: "c"}))
 	g.me.renew()

@@ -31,15 +31,20 @@ type snapshots struct {
 	prepared *cut
 	handed   []*cut           // raft knows of them; their MsgSnap is yet to come out
 	owed     map[uint64]*debt // by follower
+	paused   uint64           // no snapshot is cut before this tick
 
-	staging  sync.Mutex // guards the four below: a stream's goroutine and the group's
+	staging  sync.Mutex // guards the five below: a stream's goroutine and the group's
 	busy     bool       // from the beginning of a stage until its snapshot is installed or refused
+	incoming io.Closer  // what is staged, until it has been read
 	staged   uint64
 	conf     []byte
 	accepted bool // raft has taken the staged snapshot
 }
 
-var errBusy = errors.New("another snapshot is being received")
+var (
+	errBusy    = errors.New("another snapshot is being received")
+	errDeposed = errors.New("the group is in term")
+)
 
 // snapshot is raft's Storage.Snapshot: it tells of a prepared cut or has one made. A cut from before the latest
 // membership change is made anew, for raft refuses one that does not know its receiver.
@@ -51,7 +56,9 @@ func (g *Group) snapshot() (*pb.Snapshot, error) {
 		if c != nil {
 			c.close()
 		}
-		g.cut()
+		if g.ticks >= s.paused {
+			g.cut()
+		}
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
 	s.handed = append(s.handed, c)
@@ -110,24 +117,28 @@ func (g *Group) stream(m *pb.Message) {
 		g.raw.ReportSnapshot(to, raft.SnapshotFailure)
 		return
 	}
-	g.snapshots.owe(to, index)
+	d := g.owe(to, index)
 	g.logger.Info("sending a snapshot", "to", to, "index", index)
-	g.env.spawn(func(ctx context.Context) {
-		err := g.env.network.Stream(ctx, to, g.id, header, c.snap)
+	d.stop = g.env.spawn(func(ctx context.Context) {
+		err := g.env.network.Stream(ctx, to, g.id, header, counted{c.snap, &d.sent})
 		c.close()
-		g.in.put(event{kind: eventCall, call: func(g *Group) { g.streamed(to, index, err) }})
+		g.in.put(event{kind: eventCall, call: func(g *Group) { g.streamed(to, d, err) }})
 	})
 }
 
-func (g *Group) streamed(to, index uint64, err error) {
-	g.sent(to, index, err == nil)
+func (g *Group) streamed(to uint64, d *debt, err error) {
+	g.sent(to, d, err == nil)
 	status := raft.SnapshotFinish
 	if err != nil {
 		status = raft.SnapshotFailure
-		g.logger.Warn("a snapshot did not get through", "to", to, "index", index, "error", err)
+		g.snapshots.pause(g.ticks + uint64(g.env.opts.ElectionTicks)) // a cut costs a checkpoint, and what was in the way may stay for a while
+		g.logger.Warn("a snapshot did not get through", "to", to, "index", d.index, "error", err)
 	}
 	g.raw.ReportSnapshot(to, status)
 }
+
+// pause has no snapshot cut before a tick.
+func (s *snapshots) pause(until uint64) { s.paused = max(s.paused, until) }
 
 func (s *snapshots) handedAt(index uint64) *cut {
 	for i, c := range s.handed {
@@ -154,9 +165,14 @@ func (s *snapshots) floor() uint64 {
 	return low
 }
 
-// drop lets go of what is not being streamed, and of the log behind what is: another leader keeps its own.
+// drop lets go of all snapshots, and of the log behind them: a follower takes none of a leader that was deposed.
 func (s *snapshots) drop() {
-	s.owed = nil
+	for _, d := range s.owed {
+		if d.sending {
+			d.stop()
+		}
+	}
+	s.owed, s.paused = nil, 0
 	if s.prepared != nil {
 		s.prepared.close()
 		s.prepared = nil
@@ -167,9 +183,12 @@ func (s *snapshots) drop() {
 	s.handed = nil
 }
 
-// tickSnapshots drops cuts that raft has not asked for in a while: they hold files.
+// tickSnapshots drops cuts that raft has not asked for in a while, for they hold files, and looks after who was sent one.
 func (g *Group) tickSnapshots() {
 	s, old := &g.snapshots, uint64(10*g.env.opts.ElectionTicks)
+	if len(s.owed) > 0 {
+		g.settle(g.followers())
+	}
 	if c := s.prepared; c != nil && g.ticks-c.at > old {
 		c.close()
 		s.prepared = nil
@@ -181,20 +200,20 @@ func (g *Group) tickSnapshots() {
 }
 
 // receiveSnapshot stages a snapshot that a leader streams and hands its MsgSnap to raft. It runs on the stream's
-// goroutine. The answer is nil once the snapshot is kept on disk; raft decides whether it is installed.
-func (g *Group) receiveSnapshot(ctx context.Context, from uint64, header []byte, r io.Reader) error {
+// goroutine. The answer is nil once the snapshot is kept on disk; raft decides whether it is installed. One that is still being read ends
+// when another one comes: its leader has begun anew or was followed by another one, which may be known here before its end is.
+func (g *Group) receiveSnapshot(ctx context.Context, from uint64, header []byte, r io.ReadCloser) error {
 	m := new(pb.Message)
 	if err := proto.Unmarshal(header, m); err != nil || m.GetType() != pb.MsgSnap || m.GetFrom() != from || m.GetTo() != g.env.self {
 		return fmt.Errorf("snapshot from node %d: %w", from, errFrame)
 	}
+	if now := g.Status().Term; m.GetTerm() < now {
+		return fmt.Errorf("snapshot from node %d, which led in term %d: %w %d", from, m.GetTerm(), errDeposed, now)
+	}
 	s := &g.snapshots
-	s.staging.Lock()
-	if s.busy {
-		s.staging.Unlock()
+	if !s.begin(r) {
 		return errBusy
 	}
-	s.busy, s.accepted = true, false
-	s.staging.Unlock()
 	index, term, conf, err := g.machine.Stage(ctx, r)
 	if meta := m.GetSnapshot().GetMetadata(); err == nil && (index != meta.GetIndex() || term != meta.GetTerm()) {
 		err = fmt.Errorf("snapshot at %d of term %d was announced as %d of term %d", index, term, meta.GetIndex(), meta.GetTerm())
@@ -204,10 +223,25 @@ func (g *Group) receiveSnapshot(ctx context.Context, from uint64, header []byte,
 		return err
 	}
 	s.staging.Lock()
-	s.staged, s.conf = index, conf
+	s.staged, s.conf, s.incoming = index, conf, nil
 	s.staging.Unlock()
 	g.in.put(event{kind: eventCall, call: func(g *Group) { g.stepSnapshot(from, m) }})
 	return nil
+}
+
+// begin takes the place of the one that receives a snapshot. While it is taken this answers false, and who has it is interrupted if it
+// still reads.
+func (s *snapshots) begin(r io.Closer) bool {
+	s.staging.Lock()
+	defer s.staging.Unlock()
+	if s.busy {
+		if s.incoming != nil {
+			_ = s.incoming.Close()
+		}
+		return false
+	}
+	s.busy, s.accepted, s.incoming = true, false, r
+	return true
 }
 
 func (g *Group) stepSnapshot(from uint64, m *pb.Message) {
@@ -242,7 +276,7 @@ func (s *snapshots) stagedConf(index uint64) []byte {
 func (s *snapshots) release() {
 	s.staging.Lock()
 	defer s.staging.Unlock()
-	s.busy, s.staged, s.conf = false, 0, nil
+	s.busy, s.staged, s.conf, s.incoming = false, 0, nil, nil
 }
 
 // installed: the machine is now the snapshot's. Clients are closed, for effects between the two states never happened

@@ -29,6 +29,7 @@ type Conn struct {
 	name   string
 	log    *slog.Logger
 	since  time.Time
+	due    time.Time // until then the client must have opened the connection; the reader's
 	out    *outbox
 	shared *shared
 	recv   *receiver
@@ -61,7 +62,7 @@ var _ session.Endpoint = (*Conn)(nil)
 // have its defaults.
 func NewConn(nc net.Conn, since time.Time, opts *Options) *Conn {
 	c := &Conn{
-		opts: opts, nc: nc, since: since, out: newOutbox(), shared: newShared(opts.ChannelMax), over: make(chan struct{}),
+		opts: opts, nc: nc, since: since, due: since.Add(opts.HandshakeTimeout), out: newOutbox(), shared: newShared(opts.ChannelMax), over: make(chan struct{}),
 		called: make(chan struct{}, 1), heedless: func() {},
 		name: peerOf(nc.RemoteAddr()) + " -> " + peerOf(nc.LocalAddr()),
 	}
@@ -85,7 +86,7 @@ func (w counted) Write(b []byte) (int, error) {
 func (c *Conn) Serve(opened func()) {
 	c.opened = opened
 	defer c.nc.Close() //nolint:errcheck // nothing is left to lose
-	_ = c.nc.SetReadDeadline(c.since.Add(c.opts.HandshakeTimeout))
+	_ = c.nc.SetReadDeadline(c.due)
 	c.recv.start()
 	written := make(chan struct{})
 	go func() {
@@ -309,6 +310,7 @@ func (c *Conn) turn(clock *pace, events []session.Event, notices []notice) error
 	}
 	if c.send.closed {
 		c.expire()
+		clock.ended = true
 		return nil
 	}
 	if clock.heartbeatDue(time.Now(), time.Duration(c.heartbeat.Load())) {
@@ -329,6 +331,7 @@ func (c *Conn) turn(clock *pace, events []session.Event, notices []notice) error
 type pace struct {
 	wrote  time.Time
 	report time.Time // zero: nothing to report
+	ended  bool      // a close was written: nothing is due any more
 }
 
 func (p *pace) heartbeatDue(now time.Time, interval time.Duration) bool {
@@ -350,6 +353,9 @@ func (p *pace) reports(now time.Time, some bool) {
 // wait is how long nothing is due.
 func (p *pace) wait(now time.Time, interval time.Duration) time.Duration {
 	d := time.Hour
+	if p.ended {
+		return d
+	}
 	if interval > 0 {
 		d = min(d, p.wrote.Add(interval/2).Sub(now))
 	}
@@ -405,14 +411,17 @@ func (c *Conn) certificate() *x509.Certificate {
 
 func (c *Conn) certified() bool { return c.opts.Certified != nil && c.certificate() != nil }
 
-// login answers refusals after a fixed delay, whatever was wrong; that nobody can be judged is none.
+// login answers refusals after a fixed delay, whatever was wrong; that nobody can be judged is none. The client is not charged
+// for the time that its judges take: many may log in at once.
 func (c *Conn) login(with sasl.Credentials) (string, error) {
-	name, err := "", errLogin
+	name, err, begun := "", errLogin, time.Now()
 	if with.External {
 		name, err = c.opts.Certified(c.certificate(), c.nc.RemoteAddr())
 	} else if with.User != "" {
 		name, err = c.opts.Authenticate(with.User, with.Password, c.nc.RemoteAddr())
 	}
+	c.due = c.due.Add(time.Since(begun))
+	_ = c.nc.SetReadDeadline(c.due)
 	if err != nil && !errors.As(err, new(*session.Error)) {
 		delay := time.NewTimer(c.opts.LoginDelay)
 		defer delay.Stop()
@@ -438,7 +447,7 @@ func (c *Conn) announce(queue string, properties, body []byte) {
 }
 
 func (c *Conn) attach(a session.Attach) (Session, error) {
-	ctx, cancel := context.WithDeadline(context.Background(), c.since.Add(c.opts.HandshakeTimeout))
+	ctx, cancel := context.WithDeadline(context.Background(), c.due)
 	defer cancel()
 	a.Connection = c.name
 	s, err := c.opts.Attach(ctx, a, c)

@@ -272,6 +272,26 @@ func TestRefusedLoginIsAnsweredAfterADelay(t *testing.T) {
 	}
 }
 
+// Behind a fail-over thousands wait for their passwords to be checked.
+func TestTimeThatItsLoginTakesIsNotTheClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, func(o *Options) {
+			o.Authenticate = func(user, _ string, _ net.Addr) (string, error) {
+				time.Sleep(time.Minute)
+				return user, nil
+			}
+		})
+		p.taken()
+		p.send(startOk("guest", "guest"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		p.taken()
+		p.send(tuneOk(2047, 131072, 0), connectionOpen("/"))
+		want(t, "after a minute of its judges'", p.taken(), "0 ConnectionOpenOk")
+		p.finish()
+	})
+}
+
 func TestClientThatDoesNotAnswerConnectionCloseIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, nil)
@@ -281,6 +301,22 @@ func TestClientThatDoesNotAnswerConnectionCloseIsCut(t *testing.T) {
 		if got := p.taken(); len(got) != 1 || !strings.Contains(got[0], "ReplyCode=504") {
 			t.Errorf("%q", got)
 		}
+		<-p.served
+		within(t, "cut", time.Since(start), 3*time.Second, 3*time.Second)
+	})
+}
+
+// A writer that has something due all the while would spin until then: time stands still for it here, and the test does not end.
+func TestNothingIsDueOnceAConnectionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, nil)
+		p.open(60)
+		e := delivery(1, 1, "x")
+		e.NoAck = true // the machine wants to hear that it was written
+		p.conn.Events([]session.Event{e})
+		synctest.Wait()
+		start := time.Now()
+		p.conn.Close("node is being stopped")
 		<-p.served
 		within(t, "cut", time.Since(start), 3*time.Second, 3*time.Second)
 	})

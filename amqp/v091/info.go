@@ -22,6 +22,13 @@ type Info struct {
 // Name is the connection's display name.
 func (c *Conn) Name() string { return c.name }
 
+// User is who has opened the connection, "" until then.
+func (c *Conn) User() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.info.User
+}
+
 // Info is a snapshot.
 func (c *Conn) Info() Info {
 	c.mu.Lock()

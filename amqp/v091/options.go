@@ -57,7 +57,7 @@ type Options struct {
 	ChannelMax       uint16        // 2047
 	FrameMax         uint32        // 131072
 	Heartbeat        time.Duration // proposed to clients, in whole seconds; 60 s
-	HandshakeTimeout time.Duration // from the protocol header to connection.open; 10 s
+	HandshakeTimeout time.Duration // from the protocol header to connection.open, without what it takes to judge the login; 10 s
 	CloseTimeout     time.Duration // for the client's close-ok, and for a last write; 3 s
 	LoginDelay       time.Duration // before a refused login is answered; 500 ms
 	OccupiedWait     time.Duration // that a declaration waits for an occupied queue at most; 10 s

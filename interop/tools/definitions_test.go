@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func fill(t *testing.T, admin string) {
 		bind("x.topic/e/x.fanout", `{"routing_key":"#"}`)
 		bind("amq.topic/q/q%2F%3Cb%3E", `{"routing_key":"`+strings.Repeat("r", 255)+`"}`)
 		put("policies/"+v+"/p", `{"pattern":"^q\\.","definition":{"max-length":1000,"dead-letter-exchange":"x.fanout"},"apply-to":"queues","priority":7}`)
-		put("operator-policies/"+v+"/o", `{"pattern":"^q","definition":{"max-length":500,"message-ttl":3600000},"apply-to":"queues","priority":1}`)
+		put("operator-policies/"+v+"/o", `{"pattern":"^q","definition":{"max-length":500,"message-ttl":3600000},"apply-to":"queues","priority":0}`)
 		put("vhost-limits/"+v+"/max-queues", `{"value":50}`)
 		put("vhost-limits/"+v+"/max-connections", `{"value":60}`)
 	}
@@ -91,7 +92,7 @@ func wantSame(t *testing.T, what, got, want string) {
 func TestDefinitionsGoFromRabbitMQToUnderstudyAndBack(t *testing.T) {
 	rabbit, _ := harness.StartRabbitMQ(t)
 	fill(t, rabbit)
-	original := mustCall(t, rabbit, "GET", "/api/definitions", "")
+	original, name := mustCall(t, rabbit, "GET", "/api/definitions", ""), get(t, rabbit, "/api/cluster-name")
 	node := harness.Start(t, harness.Options{}).Node(1)
 	ours := "http://" + node.Admin
 	mustCall(t, ours, "POST", "/api/definitions", withoutGuest(t, original))
@@ -110,6 +111,9 @@ func TestDefinitionsGoFromRabbitMQToUnderstudyAndBack(t *testing.T) {
 	}
 	mustCall(t, rabbit, "POST", "/api/definitions", withoutGuest(t, export))
 	wantSame(t, "back in RabbitMQ", mustCall(t, rabbit, "GET", "/api/definitions", ""), original)
+	if got, want := get(t, rabbit, "/api/cluster-name"), name; !reflect.DeepEqual(got, want) {
+		t.Errorf("the import made RabbitMQ's cluster %v, it was %v", got, want)
+	}
 
 	one := mustCall(t, rabbit, "GET", "/api/definitions/v1", "")
 	mustCall(t, ours, "PUT", "/api/vhosts/copy", "")

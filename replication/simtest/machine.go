@@ -418,6 +418,9 @@ func (s *snapshot) Term() uint64  { return s.state.Term }
 func (s *snapshot) Conf() []byte  { return s.state.Conf }
 func (s *snapshot) Close() error  { return nil }
 
+// pieceBytes is the size of the pieces in which a snapshot is written.
+const pieceBytes = 64
+
 // WriteTo streams it: length, bytes, CRC.
 func (s *snapshot) WriteTo(w io.Writer) (int64, error) {
 	var b bytes.Buffer
@@ -427,8 +430,15 @@ func (s *snapshot) WriteTo(w io.Writer) (int64, error) {
 	out := binary.BigEndian.AppendUint64(nil, uint64(b.Len()))
 	out = append(out, b.Bytes()...)
 	out = binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(b.Bytes()))
-	n, err := w.Write(out)
-	return int64(n), err
+	written := int64(0)
+	for piece := range slices.Chunk(out, pieceBytes) {
+		n, err := w.Write(piece)
+		written += int64(n)
+		if err != nil {
+			return written, err
+		}
+	}
+	return written, nil
 }
 
 // Snapshot cuts one.

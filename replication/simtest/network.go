@@ -1,10 +1,10 @@
 package simtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"slices"
 
@@ -41,7 +41,12 @@ type network struct {
 	torn  int  // the next streams of snapshots that fail
 	slow  int  // the most steps that a frame takes
 	acks  int  // acknowledgements of entries sent
+	pace  int  // pieces of snapshots that arrive in a step
+	taken int  // in this step
 	sim   *Sim
+
+	errands []*errand
+	running *errand
 }
 
 func (n *network) link(from, to uint64, urgent bool) *link {
@@ -85,23 +90,78 @@ func (w wire) Send(to uint64, f transport.Frame) bool {
 	return true
 }
 
-// Stream hands a snapshot over at once, or fails.
-func (w wire) Stream(_ context.Context, to, group uint64, header []byte, body io.WriterTo) error {
+// Stream hands a snapshot over piece by piece, or fails. It is one of the errands of its node.
+func (w wire) Stream(ctx context.Context, to, group uint64, header []byte, body io.WriterTo) error {
 	if w.torn > 0 {
 		w.torn--
 		return errCut
 	}
 	target := w.sim.nodes[to]
-	if l := w.link(w.self, to, false); l.blocked || target == nil || target.node == nil || w.rng.IntN(4) == 0 {
+	if target == nil || target.node == nil || w.rng.IntN(4) == 0 {
 		return errCut
 	}
-	var b bytes.Buffer
-	if _, err := body.WriteTo(&b); err != nil {
-		return err
-	}
+	next, stop := iter.Pull(pieces(body))
+	defer stop()
 	w.sim.Snapshots++
-	return target.node.ReceiveSnapshot(w.self, group, header, &b)
+	r := &pieceReader{ctx: ctx, net: w.network, link: w.link(w.self, to, false), node: target, at: target.node, next: next, errand: w.running}
+	return target.node.ReceiveSnapshot(w.self, group, header, r)
 }
+
+// pieces are what is written, a piece for each write. Whoever writes waits for each to be taken.
+func pieces(body io.WriterTo) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		_, _ = body.WriteTo(writerFunc(func(b []byte) (int, error) { // its end shows: there is a checksum in it
+			if !yield(b) {
+				return 0, errCut
+			}
+			return len(b), nil
+		}))
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// pieceReader is a snapshot as it arrives.
+type pieceReader struct {
+	ctx    context.Context
+	net    *network
+	link   *link
+	node   *simNode
+	at     *replication.Manual // the process that receives
+	next   func() ([]byte, bool)
+	errand *errand // the sender's
+	left   []byte
+}
+
+// Read implements io.Reader.
+func (r *pieceReader) Read(p []byte) (int, error) {
+	for len(r.left) == 0 {
+		if r.errand.freed || r.ctx.Err() != nil || r.link.blocked || r.node.node != r.at {
+			r.net.sim.Broken++
+			return 0, errCut
+		}
+		if r.net.taken >= r.net.pace || r.node.full {
+			if !r.errand.yield(struct{}{}) {
+				return 0, errCut
+			}
+			continue
+		}
+		piece, more := r.next()
+		if !more {
+			return 0, io.EOF
+		}
+		r.net.taken++
+		r.left = piece
+	}
+	n := copy(p, r.left)
+	r.left = r.left[n:]
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (r *pieceReader) Close() error { r.errand.freed = true; return nil }
 
 // SetPeer makes the links to a peer.
 func (w wire) SetPeer(id uint64, _ string) {
@@ -115,6 +175,8 @@ func (w wire) RemovePeer(uint64) {}
 // advance delivers what is due and brings links up again.
 func (n *network) advance() {
 	n.step++
+	n.taken = 0
+	n.runErrands()
 	for _, l := range slices.Clone(n.order) {
 		to, from := n.sim.nodes[l.to], n.sim.nodes[l.from]
 		if to == nil || from == nil || to.node == nil || from.node == nil || l.blocked {

@@ -16,6 +16,7 @@ import (
 const (
 	tickTime  = 100 * time.Millisecond
 	turnsTick = 6 // rounds of steps in which each node may move, per tick
+	paceMost  = 1 << 20
 )
 
 // Sim is a cluster of one group on one goroutine.
@@ -43,7 +44,7 @@ type Sim struct {
 	debug  *slog.Logger
 
 	// Counters of what a run has met with, to see that it met with it.
-	Crashes, Cuts, Partitions, Snapshots, Submitted, Unregistered, MemberChanges, Asked, Proven, Full int
+	Crashes, Cuts, Partitions, Snapshots, Broken, Submitted, Unregistered, MemberChanges, Asked, Proven, Full int
 }
 
 type print struct{ hash, node uint64 }
@@ -91,7 +92,7 @@ func newSim(seed uint64) *Sim {
 	if os.Getenv("REPLICATION_LOG") != "" {
 		s.debug = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	s.net = network{rng: s.rng, links: map[[3]uint64]*link{}, slow: 3, sim: s}
+	s.net = network{rng: s.rng, links: map[[3]uint64]*link{}, slow: 3, pace: paceMost, sim: s}
 	return s
 }
 
@@ -139,7 +140,7 @@ func (n *simNode) start() {
 		},
 	}
 	n.disk.Immediate = true
-	node, err := replication.StartManual(o, map[uint64]replication.GroupLog{0: n.disk}, wire{&s.net, n.id}, func() time.Duration { return s.now })
+	node, err := replication.StartManual(o, map[uint64]replication.GroupLog{0: n.disk}, wire{&s.net, n.id}, func() time.Duration { return s.now }, n.errand)
 	n.disk.Immediate = false
 	if err != nil {
 		s.fail("start node %d: %v", n.id, err)
@@ -330,6 +331,8 @@ func (s *Sim) trouble() {
 		}
 	case 20, 21:
 		n.fill(!n.full)
+	case 22, 23, 24:
+		s.net.pace = s.rng.IntN(8)
 	}
 }
 
@@ -397,7 +400,7 @@ func (s *Sim) partition(id uint64) {
 }
 
 func (s *Sim) heal() {
-	s.net.slow = 2
+	s.net.slow, s.net.pace = 2, paceMost
 	for _, l := range s.net.order {
 		l.blocked = false
 	}

@@ -28,15 +28,16 @@ func TestSimulatedClusterAppliesEverythingOnceAndInOrder(t *testing.T) {
 		met.Cuts += s.Cuts
 		met.Partitions += s.Partitions
 		met.Snapshots += s.Snapshots
+		met.Broken += s.Broken
 		met.Unregistered += s.Unregistered
 		met.Submitted += s.Submitted
 		met.MemberChanges += s.MemberChanges
 		met.Full += s.Full
 		met.Asked, met.Proven = met.Asked+s.Asked, met.Proven+s.Proven
 	}
-	t.Logf("crashes %d, disks full %d, cuts %d, partitions %d, snapshots %d, registrations lost %d, member changes %d, values %d, asked %d times, answered %d",
-		met.Crashes, met.Full, met.Cuts, met.Partitions, met.Snapshots, met.Unregistered, met.MemberChanges, met.Submitted, met.Asked, met.Proven)
-	if *seedFlag == 0 && (met.Crashes == 0 || met.Full == 0 || met.Partitions == 0 || met.Snapshots == 0 || met.Unregistered == 0 || met.MemberChanges < 3 ||
+	t.Logf("crashes %d, disks full %d, cuts %d, partitions %d, snapshots %d, of them broken off %d, registrations lost %d, member changes %d, values %d, asked %d times, answered %d",
+		met.Crashes, met.Full, met.Cuts, met.Partitions, met.Snapshots, met.Broken, met.Unregistered, met.MemberChanges, met.Submitted, met.Asked, met.Proven)
+	if *seedFlag == 0 && (met.Crashes == 0 || met.Full == 0 || met.Partitions == 0 || met.Snapshots == 0 || met.Broken == 0 || met.Unregistered == 0 || met.MemberChanges < 3 ||
 		met.Proven < met.Asked/2 || met.Proven == met.Asked) {
 		t.Error("the simulation did not meet with what it is for")
 	}

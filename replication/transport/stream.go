@@ -136,6 +136,9 @@ func (r *chunkReader) next() (Frame, error) {
 	return f, err
 }
 
+// Close ends the stream, also for who reads it. Safe from any goroutine.
+func (r *chunkReader) Close() error { return r.conn.Close() }
+
 func (r *chunkReader) Read(p []byte) (int, error) {
 	for len(r.left) == 0 {
 		if r.done {

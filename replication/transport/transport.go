@@ -30,7 +30,7 @@ type Options struct {
 	// HungUp is told when a peer has ended its urgent connection to this node, as a process that dies does; may be nil.
 	HungUp func(peer uint64)
 	// Snapshot receives a snapshot; nil means that it is on disk.
-	Snapshot func(ctx context.Context, from, group uint64, header []byte, r io.Reader) error
+	Snapshot func(ctx context.Context, from, group uint64, header []byte, r io.ReadCloser) error
 	// PeerAddr overrides a peer's address where it answers one; may be nil.
 	PeerAddr func(peer uint64) string
 

@@ -76,7 +76,7 @@ func newEnd(id uint64) *end {
 			defer e.mu.Unlock()
 			e.connected++
 		},
-		Snapshot: func(_ context.Context, _, _ uint64, header []byte, r io.Reader) error {
+		Snapshot: func(_ context.Context, _, _ uint64, header []byte, r io.ReadCloser) error {
 			b, err := io.ReadAll(r)
 			e.mu.Lock()
 			defer e.mu.Unlock()
@@ -343,7 +343,7 @@ func (cutOff) WriteTo(w io.Writer) (int64, error) {
 
 func TestSnapshotThatIsCutOffIsNotTakenForWhole(t *testing.T) {
 	a, b := pair(t, func(_, b *end) {
-		b.opts.Snapshot = func(_ context.Context, _, _ uint64, _ []byte, r io.Reader) error {
+		b.opts.Snapshot = func(_ context.Context, _, _ uint64, _ []byte, r io.ReadCloser) error {
 			_, err := io.ReadAll(r)
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -360,6 +360,66 @@ func TestSnapshotThatIsCutOffIsNotTakenForWhole(t *testing.T) {
 		return errors.Is(b.stageErr, io.ErrUnexpectedEOF) || b.stageErr != nil && strings.Contains(b.stageErr.Error(), "reset")
 	})
 }
+
+func TestStreamThatNobodyReadsEndsWithItsContext(t *testing.T) {
+	a, _ := pair(t, func(_, b *end) {
+		b.opts.Snapshot = func(ctx context.Context, _, _ uint64, _ []byte, _ io.ReadCloser) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := a.Stream(ctx, 2, 7, []byte("head"), endless{cancel}); err == nil || ctx.Err() == nil {
+		t.Errorf("it ended with %v, its context with %v", err, ctx.Err())
+	}
+}
+
+// endless is a snapshot that calls off its own stream when it has filled what lies between the two ends.
+type endless struct{ cancel func() }
+
+func (e endless) WriteTo(w io.Writer) (n int64, err error) {
+	stuck := time.AfterFunc(time.Second, e.cancel)
+	defer stuck.Stop()
+	for err == nil {
+		stuck.Reset(time.Second)
+		_, err = w.Write(make([]byte, chunkBytes))
+		n += chunkBytes
+	}
+	return n, err
+}
+
+func TestReceiverEndsAStreamFromAnotherGoroutine(t *testing.T) {
+	ended := make(chan error, 1)
+	a, _ := pair(t, func(_, b *end) {
+		b.opts.Snapshot = func(_ context.Context, _, _ uint64, _ []byte, r io.ReadCloser) error {
+			first := make([]byte, 1)
+			if _, err := io.ReadFull(r, first); err != nil {
+				return err
+			}
+			go r.Close()
+			_, err := io.ReadAll(r)
+			ended <- err
+			return err
+		}
+	})
+	stands := make(chan struct{})
+	go func() {
+		_ = a.Stream(t.Context(), 2, 7, []byte("head"), writes(func(w io.Writer) {
+			_, _ = w.Write(make([]byte, chunkBytes))
+			<-stands
+		}))
+	}()
+	defer close(stands)
+	if err := <-ended; err == nil {
+		t.Error("a stream without an end was read to its end")
+	}
+}
+
+// writes is a snapshot that a function writes.
+type writes func(io.Writer)
+
+func (f writes) WriteTo(w io.Writer) (int64, error) { f(w); return 0, nil }
 
 // authority makes mutual TLS configurations.
 func authority(t *testing.T) func() *tls.Config {

@@ -103,22 +103,31 @@ func (a *Authenticator) Authenticate(user, password string, peer net.Addr) (*Ide
 	}
 	u, known := a.users.User(user)
 	from := addressOf(peer)
-	attempt, ok := a.limiter.begin(from, user, known && !(u.LoopbackOnly && !from.IsLoopback()))
-	if !ok {
-		return nil, refuse("user '%s' - too many failed attempts of this user or from %s", user, from)
+	byUser := known && !(u.LoopbackOnly && !from.IsLoopback())
+	if a.limiter.spent(from, user, byUser) {
+		return nil, tooMany(user, from)
 	}
-	if password == "" {
-		return nil, refuse("user '%s' - blank password", user)
-	}
-	matches := a.verifier.matches(u.PasswordHash, u.Algorithm, password) // of nobody: nothing matches
+	var begun attempt
+	matches, ok := a.verifier.matches(u.PasswordHash, u.Algorithm, password, func() (ok bool) { // of nobody: nothing matches
+		begun, ok = a.limiter.begin(from, user, byUser)
+		return ok
+	})
 	switch {
+	case !ok:
+		return nil, tooMany(user, from)
+	case password == "":
+		return nil, refuse("user '%s' - blank password", user)
 	case known && u.LoopbackOnly && !from.IsLoopback():
 		return nil, refuse("user '%s' can only connect via localhost", user)
 	case !known || !matches:
 		return nil, refuse("user '%s' - invalid credentials", user)
 	}
-	attempt.succeeded()
+	begun.succeeded()
 	return &Identity{User: u.Name, Tags: u.Tags}, nil
+}
+
+func tooMany(user string, from netip.Addr) error {
+	return refuse("user '%s' - too many failed attempts of this user or from %s", user, from)
 }
 
 // Certified logs in the user that a certificate names, which was checked: no password is asked for. peer is as for

@@ -76,6 +76,18 @@ func (l *limiter) begin(from netip.Addr, user string, byUser bool) (attempt, boo
 	return a, true
 }
 
+// spent says whether begin would refuse now; nothing is paid.
+func (l *limiter) spent(from netip.Addr, user string, byUser bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	p := pair{sourceOf(from), user}
+	if byUser && (from.IsLoopback() || l.pairs.has(p)) {
+		return l.pairs.spent(p, now)
+	}
+	return l.sources.spent(p.source, now) || byUser && l.users.spent(user, now)
+}
+
 // succeeded pays the attempt back and remembers its pair.
 func (a attempt) succeeded() {
 	l := a.limiter
@@ -141,11 +153,20 @@ func (s *accounts[K]) pay(key K, now time.Time) bool {
 	if a.owes.Before(now) {
 		a.owes = now
 	}
-	if a.owes.Sub(now) > time.Duration(s.limit.Burst-1)*s.limit.Every {
+	if s.exhausted(a, now) {
 		return false
 	}
 	a.owes = a.owes.Add(s.limit.Every)
 	return true
+}
+
+// spent says whether pay would refuse. Who asks is remembered as if it paid.
+func (s *accounts[K]) spent(key K, now time.Time) bool {
+	return s.byKey[key] != nil && s.exhausted(s.open(key), now)
+}
+
+func (s *accounts[K]) exhausted(a *account[K], now time.Time) bool {
+	return a.owes.Sub(now) > time.Duration(s.limit.Burst-1)*s.limit.Every
 }
 
 func (s *accounts[K]) payBack(key K) {

@@ -6,8 +6,10 @@ import (
 	"sync"
 )
 
-// verifiedMax bounds the logins that are remembered.
-const verifiedMax = 4096
+const (
+	verifiedMax = 1 << 16 // logins that are remembered: 32 bytes each
+	turnsMax    = 32      // slow hashes at once: well below the failures that a source may have at once (Limit.Burst)
+)
 
 // verifier checks passwords. It remembers which have matched, by a digest with a secret of the process's own, so that
 // clients that come again and again cost no slow hash each time. Slow hashes take turns: they leave cores for the rest.
@@ -15,6 +17,7 @@ type verifier struct {
 	secret []byte
 	decoy  string // what a password is compared with where there is nothing else to compare it with
 	turns  chan struct{}
+	verify func(hash, algorithm, password string) bool // Verify but for tests
 
 	mu      sync.Mutex
 	matched map[[sha256.Size]byte]struct{}
@@ -22,38 +25,57 @@ type verifier struct {
 
 func newVerifier(rounds int) *verifier {
 	return &verifier{
-		secret: random(sha256.Size), decoy: decoyHash(rounds),
-		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), matched: map[[sha256.Size]byte]struct{}{},
+		secret: random(sha256.Size), decoy: decoyHash(rounds), verify: Verify,
+		turns: make(chan struct{}, min(max(1, runtime.GOMAXPROCS(0)/2), turnsMax)), matched: map[[sha256.Size]byte]struct{}{},
 	}
 }
 
-// matches checks a password. A refusal costs one slow hash whatever the algorithm, so that its time tells nothing.
-func (v *verifier) matches(hash, algorithm, password string) bool {
+// matches checks a password, once pay allows the attempt; paid is false where it does not. A refusal costs one slow hash whatever
+// the algorithm, so that its time tells nothing. An attempt that has to wait for its turn pays when that comes, lest the many that a node
+// let go come back at once and are in each other's way, and looks first whether one before it was the same.
+func (v *verifier) matches(hash, algorithm, password string, pay func() bool) (ok, paid bool) {
 	key := sameHash(v.secret, algorithm+hash, password)
-	v.mu.Lock()
-	_, known := v.matched[key]
-	v.mu.Unlock()
-	if known {
-		return true
+	if algorithm == AlgorithmSlow && !v.knows(key) {
+		v.turns <- struct{}{}
+		defer func() { <-v.turns }()
 	}
-	ok := algorithm != AlgorithmSlow && Verify(hash, algorithm, password)
-	if !ok {
-		ok = v.slow(hash, algorithm, password)
+	switch {
+	case !pay():
+		return false, false
+	case v.knows(key):
+		return true, true
+	case algorithm == AlgorithmSlow:
+		ok = v.slow(hash, password)
+	default:
+		ok = v.verify(hash, algorithm, password) || v.refused(password)
 	}
 	if ok {
 		v.remember(key)
 	}
-	return ok
+	return ok, true
 }
 
-func (v *verifier) slow(hash, algorithm, password string) bool {
+// slow checks a password by a slow hash, or as slowly where there is none.
+func (v *verifier) slow(hash, password string) bool {
+	if hash == "" || CheckHash(hash, AlgorithmSlow) != nil {
+		hash = v.decoy
+	}
+	return v.verify(hash, AlgorithmSlow, password)
+}
+
+// refused takes the time of a slow hash for what a fast one has refused, and is false.
+func (v *verifier) refused(password string) bool {
 	v.turns <- struct{}{}
 	defer func() { <-v.turns }()
-	if algorithm == AlgorithmSlow && CheckHash(hash, algorithm) == nil && hash != "" {
-		return Verify(hash, algorithm, password)
-	}
-	Verify(v.decoy, AlgorithmSlow, password)
+	v.verify(v.decoy, AlgorithmSlow, password)
 	return false
+}
+
+func (v *verifier) knows(key [sha256.Size]byte) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, ok := v.matched[key]
+	return ok
 }
 
 func (v *verifier) remember(key [sha256.Size]byte) {

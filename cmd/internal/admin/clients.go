@@ -11,8 +11,12 @@ import (
 // Connections are the clients of all nodes. Those of a node that does not answer are missing.
 type Connections interface {
 	Connections(ctx context.Context) []api.Connection
+	// ConnectionsByUser counts them; those that are not opened yet are nobody's ("").
+	ConnectionsByUser(ctx context.Context) map[string]int
 	// CloseConnection closes one by its name, wherever it is; false if there is none.
 	CloseConnection(ctx context.Context, name, reason string) (bool, error)
+	// CloseConnectionsOf closes all of a user's.
+	CloseConnectionsOf(ctx context.Context, user, reason string) error
 }
 
 func (h *Handler) clientRoutes() router {
@@ -40,6 +44,16 @@ func (h *Handler) clients(r *http.Request) []api.Connection {
 	}
 	name := caller(r).Name
 	return slices.DeleteFunc(all, func(c api.Connection) bool { return c.User != name })
+}
+
+// countClients counts the connections that the caller may see.
+func (h *Handler) countClients(r *http.Request) (count int) {
+	for user, connections := range h.o.Connections.ConnectionsByUser(r.Context()) {
+		if seesAll(r) || user == caller(r).Name {
+			count += connections
+		}
+	}
+	return count
 }
 
 // openChannels are the channels that the caller may see.
@@ -99,16 +113,7 @@ func (h *Handler) closeConnectionsOf(w http.ResponseWriter, r *http.Request) {
 		h.forbidden(w, r, "Not administrator user")
 		return
 	}
-	for _, c := range h.o.Connections.Connections(r.Context()) {
-		if c.User != user {
-			continue
-		}
-		if _, err := h.o.Connections.CloseConnection(r.Context(), c.Name, closeReason(r)); err != nil {
-			done(w, err)
-			return
-		}
-	}
-	done(w, nil)
+	done(w, h.o.Connections.CloseConnectionsOf(r.Context(), user, closeReason(r)))
 }
 
 // closeReason is what a client is told.

@@ -20,6 +20,18 @@ func (f *fake) CloseConnection(_ context.Context, name, reason string) (bool, er
 	return strings.Contains(name, " -> "), f.called("close %s: %s", name, reason)
 }
 
+func (f *fake) ConnectionsByUser(ctx context.Context) map[string]int {
+	users := map[string]int{}
+	for _, c := range f.Connections(ctx) {
+		users[c.User]++
+	}
+	return users
+}
+
+func (f *fake) CloseConnectionsOf(_ context.Context, user, reason string) error {
+	return f.called("close those of %s: %s", user, reason)
+}
+
 func (f *fake) Channels(vhost string) []api.Channel {
 	if vhost != "" && vhost != "/" {
 		return nil
@@ -80,9 +92,9 @@ func TestOnlyItsOwnerAndAdministratorsCloseAConnection(t *testing.T) {
 		{"a%20-%3E%20b", "monitoring", 403, ""},
 		{"c%20-%3E%20d", "policymaker", 204, "close c -> d: Closed via management API"},
 		{"none", "administrator", 404, "close none: Closed via management API"},
-		{"username/u", "administrator", 204, "close a -> b: Closed via management API"},
+		{"username/u", "administrator", 204, "close those of u: Closed via management API"},
 		{"username/u", "monitoring", 403, ""},
-		{"username/policymaker", "policymaker", 204, "close c -> d: Closed via management API"},
+		{"username/policymaker", "policymaker", 204, "close those of policymaker: Closed via management API"},
 	} {
 		f := &fake{vhost: "/"}
 		w := f.call("DELETE", "/api/connections/"+c.path, "", as(c.user))
@@ -163,6 +175,15 @@ func TestMessagesAreGotAndPublished(t *testing.T) {
 		f := &fake{}
 		if w := f.call("POST", "/api/queues/%2F/q/get", bad); w.Code != 400 || f.calls != nil {
 			t.Errorf("%s: %d %v, want 400 and no call", bad, w.Code, f.calls)
+		}
+	}
+}
+
+func TestOverviewCountsTheConnectionsThatTheCallerMaySee(t *testing.T) {
+	for user, want := range map[string]string{"monitoring": "2", "policymaker": "1", "management": "0"} {
+		f := &fake{vhost: "/"}
+		if w := f.call("GET", "/api/overview", "", as(user)); w.Code != 200 || !strings.Contains(w.Body.String(), `"connections":`+want+`,`) {
+			t.Errorf("%s: %d %s, want connections: %s", user, w.Code, w.Body, want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (h *Handler) overview(w http.ResponseWriter, r *http.Request) {
 	o.ObjectTotals.Queues = len(state.QueueRefs(""))
 	o.ObjectTotals.Exchanges = len(state.Exchanges(""))
 	o.ObjectTotals.Consumers = len(state.Consumers(""))
-	o.ObjectTotals.Connections = len(h.clients(r))
+	o.ObjectTotals.Connections = h.countClients(r)
 	o.ObjectTotals.Channels = len(h.openChannels(r, ""))
 	for _, l := range listeners {
 		if l.Protocol == "http" {

@@ -17,7 +17,7 @@ type NewPolicy struct {
 	Pattern    *string                    `json:"pattern"`
 	Definition map[string]json.RawMessage `json:"definition"`
 	ApplyTo    string                     `json:"apply-to,omitempty"` // "" is all
-	Priority   int64                      `json:"priority,omitempty"`
+	Priority   int64                      `json:"priority"`           // in definitions RabbitMQ insists on it
 }
 
 // VhostLimits is one row of /api/vhost-limits. Value has max-queues and max-connections, those that are set.

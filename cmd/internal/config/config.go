@@ -125,7 +125,7 @@ func Flags(f *pflag.FlagSet) {
 	f.String("admin", d.Admin, "address for HTTP: admin API, /metrics, /health/live, /health/ready")
 	f.String("peer", d.Peer, "address for the other nodes")
 	f.String("cluster", d.Cluster, "the first members, 1=HOST:PEERPORT,2=...; ignored once the node has data (default this node alone)")
-	f.String("join", d.Join, "admin URLs of a running cluster, URL,...; the node joins it as a learner")
+	f.String("join", d.Join, "admin URLs of a cluster, URL,...; the node joins it as a learner, asking as --default-user; it waits two minutes for one that is not up yet")
 	f.Int("groups", d.Groups, "data groups, 1 to 64, fixed at the first start")
 	f.String("tls-cert", d.TLSCert, "certificate for --amqps (PEM; read again when it changes)")
 	f.String("tls-key", d.TLSKey, "key of --tls-cert (PEM)")
@@ -143,7 +143,7 @@ func Flags(f *pflag.FlagSet) {
 	f.String("link-serve-token-file", d.LinkServeTokenFile, "file with the tokens that may read this cluster's log, one a line, two at most")
 	f.String("link-fence-token-file", d.LinkFenceTokenFile, "file with the tokens that may also drain and fence this cluster")
 	f.Float64("link-hold-seconds", d.LinkHoldSeconds, "how long the log is kept for a standby that is silent")
-	f.Int("link-hold-disk-percent", d.LinkHoldDiskPercent, "how full the volume may be before nothing is kept for standbys")
+	f.Int("link-hold-disk-percent", d.LinkHoldDiskPercent, "how full the volume may be before nothing is kept for standbys, and little for members that are far behind")
 	f.String("link-tls-cert", d.LinkTLSCert, "certificate of the link, on either side (PEM; read again when it changes)")
 	f.String("link-tls-key", d.LinkTLSKey, "key of --link-tls-cert (PEM)")
 	f.String("link-tls-ca", d.LinkTLSCA, "authority by which the other side of the link is checked (PEM)")
@@ -220,6 +220,17 @@ func (c Config) Members() (map[uint64]string, error) {
 		members[id] = address
 	}
 	return members, nil
+}
+
+// ParseAddresses reads HOST:PORT,... of others; an error names the first that is none.
+func ParseAddresses(text string) ([]string, error) {
+	addresses := list(text)
+	for _, a := range addresses {
+		if err := checkAddress(a, true); err != nil {
+			return nil, err
+		}
+	}
+	return addresses, nil
 }
 
 // ParseMember reads ID=HOST:PORT.

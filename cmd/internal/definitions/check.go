@@ -55,6 +55,8 @@ const Channel = 1
 // check is a file under examination.
 type check struct {
 	faults Faults
+	partly map[string]bool // a thing that is not found may stand where the file could not be read: of those nothing is said
+	faulty map[string]bool // what is refused itself, as vhost and called: nor is of what is bound to it
 	have   State
 	users  map[string]bool
 	vhosts map[string]*Within
@@ -62,10 +64,13 @@ type check struct {
 	plan   Plan
 }
 
-// Check judges definitions by what a cluster has. An error is Faults, all of them. What is there already stays as it is where it
-// is a queue, an exchange or a binding; all else is to become as the file says.
-func Check(d *api.Definitions, have State) (Plan, error) {
-	c := &check{have: have, users: map[string]bool{}, vhosts: map[string]*Within{}, seen: map[string]bool{}}
+// Check judges a file by what a cluster has. An error is Faults, all of them, but for what follows from another. What is there
+// already stays as it is where it is a queue, an exchange or a binding; all else is to become as the file says.
+func Check(d *File, have State) (Plan, error) {
+	c := &check{
+		faults: slices.Clone(d.faults), partly: d.partly, faulty: map[string]bool{}, have: have,
+		users: map[string]bool{}, vhosts: map[string]*Within{}, seen: map[string]bool{},
+	}
 	for _, name := range have.Users {
 		c.users[name] = true
 	}
@@ -78,7 +83,7 @@ func Check(d *api.Definitions, have State) (Plan, error) {
 		p := &d.Policies[i]
 		c.policy("policies", p.Vhost, p.Name, p.NewPolicy, false)
 	}
-	c.checkObjects(d)
+	c.checkObjects(&d.Definitions)
 	for _, vhost := range slices.Sorted(maps.Keys(c.vhosts)) {
 		c.rehearse(c.vhosts[vhost])
 		c.plan.Within = append(c.plan.Within, *c.vhosts[vhost])
@@ -130,13 +135,15 @@ func (c *check) checkVhosts(vhosts []api.DefinedVhost) {
 	}
 }
 
-// within is what the file asks for in a vhost; nil, and a fault, if there is no such vhost.
+// within is what the file asks for in a vhost; nil, and a fault, if there is no such vhost (or nil alone, if nobody knows).
 func (c *check) within(section, name, vhost string) *Within {
 	if w := c.vhosts[vhost]; w != nil {
 		return w
 	}
 	if _, ok := c.have.Vhost(vhost); !ok {
-		c.faults.add("%s: '%s': vhost '%s' not found", section, name, vhost)
+		if !c.partly["vhosts"] {
+			c.faults.add("%s: '%s': vhost '%s' not found", section, name, vhost)
+		}
 		return nil
 	}
 	w := &Within{Vhost: vhost, Limits: map[string]int64{}}
@@ -146,7 +153,7 @@ func (c *check) within(section, name, vhost string) *Within {
 
 func (c *check) checkPermissions(all []api.Permission, topics []api.TopicPermission) {
 	known := func(section, user, vhost string) {
-		if !c.users[user] {
+		if !c.users[user] && !c.partly["users"] {
 			c.faults.add("%s: user '%s' not found", section, user)
 		}
 		c.within(section, user, vhost)

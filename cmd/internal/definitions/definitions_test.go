@@ -82,7 +82,15 @@ func TestAVhostsOwnLimitCountsInTheRehearsal(t *testing.T) {
 func TestAFaultDoesNotHideTheNext(t *testing.T) {
 	for _, c := range []struct{ name, text, vhost, want string }{
 		{"no JSON", `{`, "", "it is no JSON object"}, {"no object", `[]`, "", "it is no JSON object"}, {"more", `{}{}`, "", "there is more behind the JSON object"},
-		{"lists", `{"queues":7,"users":{},"exchanges":[1,{"name":2}]}`, "", "exchanges: entry 1|exchanges: entry 2|queues: is no list|users: is no list"},
+		{"lists", `{"queues":7,"users":{},"exchanges":[1,{"name":2}]}`, "", "exchanges: entry 1: number|exchanges: entry 2: name: number has no place there|queues: is no list, but number|users: is no list, but object"},
+		{"of a file that can be read in part", `{"users":7,"vhosts":[7],"policies":7,"queues":[7,{"vhost":"/","name":"n","arguments":{"x-max-length":-1}}],
+			"permissions":[{"user":"of the file","vhost":"of the file"},{"user":"guest","vhost":"/","write":"("}],
+			"bindings":[{"vhost":"/","source":"x","destination":"of the file","destination_type":"queue"}]}`, "",
+			"policies: is no list, but number|queues: entry 1|users: is no list|vhosts: entry 1|permissions: 'guest'|queues: 'n'"},
+		{"and none for what follows", `{"exchanges":[{"vhost":"/","name":"c","type":"cubic"}],"queues":[{"vhost":"/","name":"n","arguments":{"x-max-length":null,"n":1e999}}],
+			"bindings":[{"vhost":"/","source":"c","destination":"q","destination_type":"queue"},{"vhost":"/","source":"x","destination":"n","destination_type":"queue"},
+				{"vhost":"/","source":"x","destination":"c","destination_type":"exchange"},{"vhost":"/","source":"x","destination":"nowhere","destination_type":"queue"}]}`, "",
+			"queues: 'n'|exchanges: 'c'|bindings: 'x' to queue 'nowhere'"},
 		{"unknown lists", `{"a":[1],"b":{"c":1},"d":[],"e":{},"f":1,"g":"x"}`, "", "a: such definitions|b: such definitions"},
 		{"of one vhost", `{"users":[{"name":"u"}],"permissions":[{"user":"u"}],"metadata":{"a":1},"limits":[1]}`, "/", "permissions: those belong|users: those belong"},
 		{"of the cluster", `{"metadata":{"a":1},"limits":[1]}`, "", "limits: such|metadata: such"},

@@ -64,6 +64,7 @@ func (c *check) object(section, vhost, name string, named bool, arguments map[st
 	}
 	b, err := jsontable.Encode(arguments)
 	if err != nil {
+		c.faulty[vhost+called(make(nil))] = true
 		c.faults.add("%s: '%s' in vhost '%s': arguments: %s", section, name, vhost, oneLine(err))
 		return
 	}
@@ -111,10 +112,29 @@ func (c *check) rehearse(w *Within) {
 		r.apply(0, &have.Limits)
 	}
 	for _, cmd := range w.Objects {
+		if c.follows(w.Vhost, cmd) {
+			continue
+		}
 		if text := r.do(cmd); text != "" {
+			c.faulty[w.Vhost+called(cmd)] = true
 			c.faults.add("%s: %s", called(cmd), text)
 		}
 	}
+}
+
+// follows says that a fault of a binding would follow from another: what it binds may be what could not be read, or is refused.
+func (c *check) follows(vhost string, cmd entry.Addressed) bool {
+	var source, destination string
+	switch x := cmd.(type) {
+	case *entry.QueueBind:
+		source, destination = x.Source, called(&entry.QueueDeclare{Name: x.Destination})
+	case *entry.ExchangeBind:
+		source, destination = x.Source, called(&entry.ExchangeDeclare{Name: x.Destination})
+	default:
+		return false
+	}
+	return c.partly["exchanges"] || c.partly["queues"] ||
+		c.faulty[vhost+called(&entry.ExchangeDeclare{Name: source})] || c.faulty[vhost+destination]
 }
 
 // called is what a command is called in a fault.

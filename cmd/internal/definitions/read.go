@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -50,13 +51,13 @@ func into[T any](to *[]T) func(json.RawMessage, *Faults) {
 	return func(text json.RawMessage, faults *Faults) {
 		var items []json.RawMessage
 		if err := json.Unmarshal(text, &items); err != nil {
-			faults.add("is no list: %v", err)
+			faults.add("is no list, but %s", misfit(err))
 			return
 		}
 		for i, item := range items {
 			var x T
 			if err := json.Unmarshal(item, &x); err != nil {
-				faults.add("entry %d: %v", i+1, err)
+				faults.add("entry %d: %s", i+1, misfit(err))
 				continue
 			}
 			*to = append(*to, x)
@@ -64,10 +65,29 @@ func into[T any](to *[]T) func(json.RawMessage, *Faults) {
 	}
 }
 
-// Read reads a file; with a vhost all that it defines is of that vhost, whatever the file says. An error is Faults. Texts and
-// numbers that RabbitMQ's later versions add beside the lists are not looked at; a list that is not known is a fault, as leaving
-// it out would lose what it defines.
-func Read(text []byte, vhost string) (*api.Definitions, error) {
+// File is what could be read of a file.
+type File struct {
+	api.Definitions
+	faults Faults          // what could not, among others
+	partly map[string]bool // the lists that are not wholly here: nobody knows what else they define
+}
+
+// misfit says what JSON was found in the place of something else.
+func misfit(err error) string {
+	var found *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &found):
+		return err.Error()
+	case found.Field == "":
+		return found.Value
+	}
+	return fmt.Sprintf("%s: %s has no place there", found.Field, found.Value)
+}
+
+// Read reads a file; with a vhost all that it defines is of that vhost, whatever the file says. Texts and numbers that RabbitMQ's
+// later versions add beside the lists are not looked at; a list that is not known is a fault, as leaving it out would lose what it
+// defines. An error is Faults, for a text that is no file of definitions at all; other faults are for Check to tell with its own.
+func Read(text []byte, vhost string) (*File, error) {
 	var raw map[string]json.RawMessage
 	d := json.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&raw); err != nil {
@@ -76,9 +96,8 @@ func Read(text []byte, vhost string) (*api.Definitions, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, Faults{"there is more behind the JSON object"}
 	}
-	var out api.Definitions
-	var faults Faults
-	known := sections(&out)
+	f := &File{partly: map[string]bool{}}
+	known := sections(&f.Definitions)
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		read := known[name]
 		value := bytes.TrimSpace(raw[name])
@@ -86,18 +105,19 @@ func Read(text []byte, vhost string) (*api.Definitions, error) {
 		case read != nil:
 			var own Faults
 			read(value, &own)
-			for _, f := range own {
-				faults.add("%s: %s", name, f)
+			f.partly[name] = len(own) > 0
+			for _, fault := range own {
+				f.faults.add("%s: %s", name, fault)
 			}
 		case vhost != "" && name == "metadata", vhost != "" && name == "limits": // of an export of one vhost of RabbitMQ 4
 		case value[0] == '{' && string(value) != "{}", value[0] == '[' && string(value) != "[]":
-			faults.add("%s: such definitions are not known", name)
+			f.faults.add("%s: such definitions are not known", name)
 		}
 	}
 	if vhost != "" {
-		within(&out, vhost, &faults)
+		within(&f.Definitions, vhost, &f.faults)
 	}
-	return &out, faults.or()
+	return f, nil
 }
 
 // within makes all that is defined vhost's.
@@ -109,6 +129,7 @@ func within(d *api.Definitions, vhost string, faults *Faults) {
 			faults.add("%s: those belong to the whole cluster, and the definitions are to be one vhost's", name)
 		}
 	}
+	d.Users, d.Vhosts, d.Permissions, d.TopicPermissions = nil, nil, nil, nil
 	for i := range d.Parameters {
 		d.Parameters[i].Vhost = vhost
 	}

@@ -115,10 +115,31 @@ func (n *Node) CloseConnection(ctx context.Context, name, reason string) (bool, 
 			return true, nil
 		}
 	}
-	if all := n.running(); len(answers) < len(all) {
-		return false, admin.Unavailable{Err: fmt.Errorf("%d of %d nodes have not answered: it may be with one of them", len(all)-len(answers), len(all))}
+	return false, n.heardAll(len(answers))
+}
+
+// CloseConnectionsOf closes a user's connections with 320, at whatever node they are.
+func (n *Node) CloseConnectionsOf(ctx context.Context, user, reason string) error {
+	return n.heardAll(len(askAll[bool](ctx, n, question{Want: "close-user", Name: user, Reason: reason})))
+}
+
+// heardAll is an error if fewer answered than run.
+func (n *Node) heardAll(answers int) error {
+	if all := len(n.running()); answers < all {
+		return admin.Unavailable{Err: fmt.Errorf("%d of %d nodes have not answered: what is asked for may be with one of them", all-answers, all)}
 	}
-	return false, nil
+	return nil
+}
+
+// ConnectionsByUser counts the clients of all nodes that answer.
+func (n *Node) ConnectionsByUser(ctx context.Context) map[string]int {
+	users := map[string]int{}
+	for _, own := range askAll[map[string]int](ctx, n, question{Want: "users"}) {
+		for user, connections := range own {
+			users[user] += connections
+		}
+	}
+	return users
 }
 
 // openAudit opens the record of logins, denials and changes.

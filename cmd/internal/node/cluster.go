@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -42,6 +43,25 @@ func (n *Node) serveAdmin() error {
 	n.adminHandler.Store(&page)
 	n.openAdmin()
 	return nil
+}
+
+// showMeanwhile answers on the admin port while the node is not started yet: that it lives, that it is not ready and why, and pages by path.
+func (n *Node) showMeanwhile(reason string, pages map[string]http.HandlerFunc) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", contentTypeJSON)
+		if show := pages[r.URL.Path]; show != nil {
+			show(w, r)
+			return
+		}
+		if r.URL.Path == "/health/live" {
+			_ = json.NewEncoder(w).Encode(api.Health{Status: "ok"})
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_ = json.NewEncoder(w).Encode(api.Health{Status: "failed", Reason: reason})
+	})
+	n.adminHandler.Store(new(http.Handler(page)))
+	n.openAdmin()
 }
 
 // openAdmin serves the admin port, by what adminHandler is at the moment.

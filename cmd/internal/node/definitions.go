@@ -92,7 +92,7 @@ func (n *Node) defineCluster(d *api.Definitions) {
 		d.Vhosts = append(d.Vhosts, row)
 	}
 	d.Permissions, d.TopicPermissions = n.accounts.Permissions(), n.accounts.TopicPermissions()
-	d.GlobalParameters = []api.GlobalParameter{{Name: "cluster_name", Value: n.ClusterID()}}
+	d.GlobalParameters = []api.GlobalParameter{} // the name and the id are this cluster's, and a RabbitMQ would take them for its own
 }
 
 // policies are as their commands, definitions exact.

@@ -14,7 +14,7 @@ const good = `{"rabbit_version":"3.10.8","rabbitmq_version":"3.10.8","product_na
 "permissions":[{"user":"u1","vhost":"v1","configure":"^a","write":".*","read":""}],
 "topic_permissions":[{"user":"u1","vhost":"v1","exchange":"amq.topic","write":"^a","read":".*"}],
 "parameters":[{"value":{"max-connections":50,"max-queues":2},"vhost":"v1","component":"vhost-limits","name":"limits"},
- {"value":{"pattern":"^o","definition":{"max-length":10},"priority":2,"apply-to":"queues"},"vhost":"v1","component":"operator_policy","name":"op"}],
+ {"value":{"pattern":"^o","definition":{"max-length":10},"priority":0,"apply-to":"queues"},"vhost":"v1","component":"operator_policy","name":"op"}],
 "global_parameters":[{"name":"internal_cluster_id","value":"rabbitmq-cluster-id-x"}],
 "policies":[{"vhost":"v1","name":"p","pattern":"^p","apply-to":"queues","definition":{"dead-letter-exchange":"dlx","max-length":10},"priority":2}],
 "queues":[{"name":"q1","vhost":"v1","durable":true,"auto_delete":false,"arguments":{"x-queue-type":"quorum","x-max-length":5}},
@@ -36,7 +36,7 @@ func TestDefinitionsAreImportedWholeAndComeBackTheSame(t *testing.T) {
 		{"GET", "/api/permissions/v1/u1", "", 200, `"configure":"^a","write":".*","read":""`},
 		{"GET", "/api/topic-permissions/v1/u1", "", 200, `"exchange":"amq.topic","write":"^a"`},
 		{"GET", "/api/vhost-limits/v1", "", 200, `"max-connections":50,"max-queues":2`},
-		{"GET", "/api/operator-policies/v1/op", "", 200, `"definition":{"max-length":10},"priority":2`},
+		{"GET", "/api/operator-policies/v1/op", "", 200, `"definition":{"max-length":10},"priority":0`},
 		{"GET", "/api/policies/v1/p", "", 200, `"dead-letter-exchange":"dlx"`},
 		{"GET", "/api/queues/v1/q1", "", 200, `"arguments":{"x-max-length":5,"x-queue-type":"quorum"}`},
 		{"GET", "/api/queues/v1/q2", "", 200, `"durable":false,"auto_delete":true`},
@@ -47,25 +47,14 @@ func TestDefinitionsAreImportedWholeAndComeBackTheSame(t *testing.T) {
 	for _, path := range []string{"/api/definitions", "/api/definitions/v1"} {
 		_, text := ask(t, first, path)
 		talk(t, second, []exchange{{"POST", path, text, 204, ""}})
-		if _, back := ask(t, second, path); withoutCluster(t, back) != withoutCluster(t, text) {
+		if _, back := ask(t, second, path); back != text {
 			t.Errorf("%s:\n got %s\nwant %s", path, back, text)
 		}
 	}
-}
-
-// withoutCluster takes out what each cluster has of its own.
-func withoutCluster(t *testing.T, text string) string {
-	t.Helper()
-	var d map[string]any
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		t.Fatal(err)
-	}
-	delete(d, "global_parameters")
-	b, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	talk(t, first, []exchange{ // what RabbitMQ asks for, or would take as being about itself
+		{"GET", "/api/definitions/v1", "", 200, `"value":{"pattern":"^o","definition":{"max-length":10},"apply-to":"queues","priority":0}`},
+		{"GET", "/api/definitions", "", 200, `"global_parameters":[]`},
+	})
 }
 
 func TestAVhostsDefinitionsGoIntoTheVhostThatIsNamed(t *testing.T) {
@@ -113,8 +102,8 @@ func TestABadFileOfDefinitionsChangesNothingAndEveryFaultIsListed(t *testing.T) 
 	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != 400 {
 		t.Fatalf("%d %s", status, text)
 	}
-	// First what cannot be read.
-	for _, want := range []string{"users: entry 6", "spells: such definitions are not known"} {
+	// What cannot be read hides only what may follow from it.
+	for _, want := range []string{"users: entry 6", "spells: such definitions are not known", "vhosts: '': vhost name is empty"} {
 		if !strings.Contains(strings.Join(answer.Faults, "\n"), want) {
 			t.Errorf("no fault %q in %q", want, answer.Faults)
 		}

@@ -39,7 +39,7 @@ func (n *Node) ownRow() api.Node {
 	}
 	return api.Node{
 		Name: n.Name(), Type: "disc", Running: true, OSPid: strconv.Itoa(os.Getpid()), Uptime: time.Since(n.started).Milliseconds(),
-		FDUsed: p.OpenFiles, FDTotal: p.MaxFiles, SocketsUsed: len(n.clients.Connections()), MemUsed: p.ResidentBytes,
+		FDUsed: p.OpenFiles, FDTotal: p.MaxFiles, SocketsUsed: n.clients.Open(), MemUsed: p.ResidentBytes,
 		DiskFree: p.DiskFreeBytes, DiskFreeAlarm: alarms.Disk, MemAlarm: alarms.Memory, ProcUsed: runtime.NumGoroutine(), Processors: runtime.NumCPU(), RatesMode: "basic",
 		Partitions: []string{}, ExchangeTypes: slices.Clone(admin.ExchangeTypes), DBDir: n.cfg.Data,
 		MemLimit: int64(alarms.MemoryLimitBytes), DiskFreeLimit: int64(alarms.DiskLimitBytes), AuthMechanisms: mechanisms,

@@ -19,19 +19,24 @@ const askTimeout = 2 * time.Second // for the other nodes' answers to a listing
 // for the asking one to say.
 type question struct {
 	Want   string `json:"want"`             // one of the wants
-	Name   string `json:"name,omitempty"`   // of a connection
+	Name   string `json:"name,omitempty"`   // of a connection or a user
 	Reason string `json:"reason,omitempty"` // why it is closed
 
 	Sessions []sessionRef `json:"sessions,omitempty"` // that may be attached to the node
 }
 
-// wants are the questions that a node answers.
+// wants are the questions that a node answers, each with what askNode is asked for.
 var wants = map[string]func(*Node, question) any{
 	"node":        func(n *Node, _ question) any { return n.ownRow() },
 	"connections": func(n *Node, _ question) any { return n.ownConnections() },
 	"attached":    func(n *Node, q question) any { return n.attachedHere(q.Sessions) },
 	"attempts":    func(n *Node, _ question) any { return n.ownAttempts() },
+	"users":       func(n *Node, _ question) any { return n.clients.Users() },
 	"close":       func(n *Node, q question) any { return n.clients.CloseConnection(q.Name, q.Reason) },
+	"close-user": func(n *Node, q question) any {
+		n.clients.CloseConnectionsOf(q.Name, q.Reason)
+		return true
+	},
 }
 
 // answerPeer answers another node. What it does not know, as a newer one might ask, gets no answer but null.
@@ -55,14 +60,15 @@ var errNoSuchQuestion = errors.New("it does not know the question: it runs anoth
 
 // askNode puts a question to a node, this one included.
 func askNode[T any](ctx context.Context, n *Node, id uint64, q question) (answer T, err error) {
+	if id == n.cfg.NodeID {
+		return wants[q.Want](n, q).(T), nil
+	}
 	text, err := json.Marshal(q)
 	if err != nil {
 		return answer, err
 	}
-	var b []byte
-	if id == n.cfg.NodeID {
-		b = n.answerPeer(id, text)
-	} else if b, err = n.raft.Ask(ctx, id, text); err != nil {
+	b, err := n.raft.Ask(ctx, id, text)
+	if err != nil {
 		return answer, err
 	}
 	if string(b) == "null" {

@@ -161,25 +161,15 @@ func (p *seedProgress) ratio() float64 {
 
 // showSeeding answers on the admin port while the node downloads its seed and has nothing else to say.
 func (n *Node) showSeeding() (stop func()) {
-	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		switch r.URL.Path {
-		case "/health/live":
-			_ = json.NewEncoder(w).Encode(api.Health{Status: "ok"})
-			return
-		case "/api/link":
+	n.showMeanwhile("the node downloads a snapshot of its source", map[string]http.HandlerFunc{
+		"/api/link": func(w http.ResponseWriter, _ *http.Request) {
 			why := fmt.Sprintf("downloading a snapshot of the source: %.1f %%", 100*n.linkage.seeding.ratio())
 			_ = json.NewEncoder(w).Encode(api.Link{Role: "standby", Groups: []api.LinkGroup{{State: string(link.Seeding), Role: "standby", Error: &why}}})
-			return
-		case "/metrics":
+		},
+		"/metrics": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 			fmt.Fprintf(w, "# TYPE understudy_link_seed_progress_ratio gauge\nunderstudy_link_seed_progress_ratio %g\n", n.linkage.seeding.ratio())
-			return
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_ = json.NewEncoder(w).Encode(api.Health{Status: "failed", Reason: "the node downloads a snapshot of its source"})
+		},
 	})
-	n.adminHandler.Store(new(http.Handler(page)))
-	n.openAdmin()
 	return func() { n.linkage.seeding.set(1, 1) }
 }

@@ -57,6 +57,29 @@ func channelAs(t *testing.T, n *Node, user string) (*amqp.Connection, *amqp.Chan
 	return c, ch
 }
 
+func TestAUsersConnectionsAreCountedAndClosedAtOnce(t *testing.T) {
+	n := start(t, settings(t, 1))
+	ready(t, n)
+	newUser(t, n, "app", ".*", ".*", ".*")
+	other := dial(t, n).NotifyClose(make(chan *amqp.Error, 1))
+	for range 2 {
+		channelAs(t, n, "app")
+	}
+	third, _ := channelAs(t, n, "app")
+	closed := third.NotifyClose(make(chan *amqp.Error, 1))
+	if users := n.ConnectionsByUser(t.Context()); users["app"] != 3 || users["guest"] != 1 {
+		t.Errorf("connections by user: %v", users)
+	}
+	adminCall(t, n, "DELETE", "/api/connections/username/app", "", 204)
+	wantClosed(t, closed, "Closed via management API")
+	eventually(t, "all of the user's are gone", func() bool { return n.ConnectionsByUser(t.Context())["app"] == 0 })
+	select {
+	case err := <-other:
+		t.Errorf("another user's was closed: %v", err)
+	default:
+	}
+}
+
 func wantReply(t *testing.T, what string, err error, code int, reason string) {
 	t.Helper()
 	e, ok := err.(*amqp.Error)

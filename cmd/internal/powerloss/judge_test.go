@@ -17,7 +17,7 @@ func (c *cluster) judge(ctx context.Context, n *node, clients []bounds) error {
 	for vhost := range vhosts {
 		found, err := n.inventory(ctx, vhost)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("vhost %s: %w", vhost, err))
+			errs = append(errs, fmt.Errorf("vhost %s of node %d: %w", vhost, n.id, err))
 			continue
 		}
 		for _, b := range clients {
@@ -32,11 +32,11 @@ func (c *cluster) judge(ctx context.Context, n *node, clients []bounds) error {
 				}
 			}
 			if text := b.judge(own); text != "" {
-				errs = append(errs, errors.New(text))
+				errs = append(errs, fmt.Errorf("as node %d has it: %s", n.id, text))
 			}
 		}
 		if len(found) > 0 {
-			errs = append(errs, fmt.Errorf("vhost %s has what nobody made: %v", vhost, found))
+			errs = append(errs, fmt.Errorf("vhost %s of node %d has what nobody made: %v", vhost, n.id, found))
 		}
 	}
 	return errors.Join(errs...)
@@ -47,11 +47,17 @@ func (b bounds) owns(name string) bool {
 	return slices.ContainsFunc(b.asked, func(x change) bool { return x.what == declare && x.queues[0] == name })
 }
 
-// inventory reads all queues, exchanges and bindings of a vhost, and every message's body.
+// inventory reads all queues, exchanges and bindings of a vhost, and every message's body. It attaches before it looks: what anybody was
+// promised before is applied here then, also where the node follows.
 func (n *node) inventory(ctx context.Context, vhost string) (contents, error) {
 	if !n.hasVhost(vhost) {
 		return nil, nil
 	}
+	r := newClient(ctx, n.broker, "the judge", vhost)
+	if err := r.attach(); err != nil {
+		return nil, err
+	}
+	defer r.leave()
 	group := n.states[vhosts[vhost]]
 	found := contents{}
 	var queues []core.QueueInfo
@@ -71,11 +77,6 @@ func (n *node) inventory(ctx context.Context, vhost string) (contents, error) {
 			found[binding(b.Source, b.Destination)] = nil
 		}
 	})
-	r := newClient(ctx, n.broker, "the judge", vhost)
-	if err := r.attach(); err != nil {
-		return nil, err
-	}
-	defer r.leave()
 	for _, q := range queues {
 		ids, err := r.readAll(q)
 		if err != nil {

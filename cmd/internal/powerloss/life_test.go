@@ -126,7 +126,10 @@ func (l *life) round(n int) error {
 			l.cancel() // or clients may wait for what does not come
 		}
 	}
-	err = errors.Join(err, stop(), watched())
+	err = errors.Join(err, stop())
+	if differ := watched(); differ != nil {
+		err = errors.Join(err, differ, l.agree()) // do they still?
+	}
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func (s *standby) read(n *node, group uint64) (ok bool, err error) {
 			}
 			s.at[group] = place{e.Index, e.Term, e.Hash}
 			if e.Printed {
-				s.prints.note(n.id, group, e.Index, e.Fingerprint)
+				s.prints.note(s.prints.present(), n.id, group, e.Index, e.Fingerprint)
 			}
 		}
 	}
@@ -131,15 +131,19 @@ func (s *standby) read(n *node, group uint64) (ok bool, err error) {
 type prints struct {
 	mu   sync.Mutex
 	seen map[[2]uint64]print // by group and index
+	life int                 // how often all was forgotten
 	err  error
 }
 
 type print struct{ node, print uint64 }
 
-// note takes a fingerprint down, which must be what others had after the same entry.
-func (p *prints) note(node, group, index, value uint64) {
+// note takes a fingerprint down, which must be what others had after the same entry. One of an earlier life counts for nothing.
+func (p *prints) note(life int, node, group, index, value uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if life != p.life {
+		return
+	}
 	key := [2]uint64{group, index}
 	if other, ok := p.seen[key]; ok && other.print != value && p.err == nil {
 		p.err = fmt.Errorf("group %d: after entry %d node %d has fingerprint %x, node %d had %x", group, index, node, value, other.node, other.print)
@@ -152,6 +156,14 @@ func (p *prints) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.seen)
+	p.life++
+}
+
+// present is the life that nodes are in which run now.
+func (p *prints) present() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.life
 }
 
 // watch looks at running nodes until stop, which answers whether any two ever differed.
@@ -167,7 +179,7 @@ func (p *prints) watch(c *cluster) (stop func() error) {
 			case <-over:
 				return
 			}
-			p.look(c.running())
+			p.look(p.present(), c.running()) // in this order: a node that has crashed may take until after that to be looked at
 		}
 	}()
 	return func() error {
@@ -179,11 +191,11 @@ func (p *prints) watch(c *cluster) (stop func() error) {
 	}
 }
 
-func (p *prints) look(nodes map[uint64]*node) {
+func (p *prints) look(life int, nodes map[uint64]*node) {
 	for id, n := range nodes {
 		for _, group := range groups {
 			s := n.raft.Group(group).Status()
-			p.note(id, group, s.Applied, s.Fingerprint)
+			p.note(life, id, group, s.Applied, s.Fingerprint)
 		}
 	}
 }
