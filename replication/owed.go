@@ -56,6 +56,7 @@ func (g *Group) sent(to uint64, d *debt, arrived bool) {
 		delete(g.snapshots.owed, to)
 	default:
 		d.sending, d.goal, d.tick = false, g.commit, g.ticks
+		g.lend()
 	}
 }
 

@@ -85,14 +85,15 @@ func (a *appended) behind(bytes int64) uint64 {
 }
 
 // needless is the newest entry that neither a restart nor a follower needs from the log. Slow followers hold at most
-// FollowerLagBytes, but after a snapshot (debt); a follower itself keeps a quarter of that, for when it leads.
+// FollowerLagBytes, but after a snapshot (debt); a follower itself keeps a quarter of that, for when it leads, and what the leader
+// keeps for one with a snapshot (loan).
 func (g *Group) needless() uint64 { return g.needlessBefore(0) }
 
 // needlessBefore is needless for entries that after bytes of the node's log, of all groups, follow: the entries of a
 // group that is quiet must not hold what other groups append for ever.
 func (g *Group) needlessBefore(after int64) uint64 {
 	durable, _ := g.machine.Durable()
-	limit := min(durable, g.snapshots.floor())
+	limit := min(durable, g.snapshots.floor(), g.kept())
 	lag := g.env.opts.FollowerLagBytes
 	if g.lead == nil {
 		lag /= 4

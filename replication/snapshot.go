@@ -32,6 +32,7 @@ type snapshots struct {
 	handed   []*cut           // raft knows of them; their MsgSnap is yet to come out
 	owed     map[uint64]*debt // by follower
 	paused   uint64           // no snapshot is cut before this tick
+	lent     map[uint64]loan  // by follower: of other nodes that lead
 
 	staging  sync.Mutex // guards the five below: a stream's goroutine and the group's
 	busy     bool       // from the beginning of a stage until its snapshot is installed or refused
@@ -188,6 +189,9 @@ func (g *Group) tickSnapshots() {
 	s, old := &g.snapshots, uint64(10*g.env.opts.ElectionTicks)
 	if len(s.owed) > 0 {
 		g.settle(g.followers())
+		if g.ticks%lendTicks == 0 {
+			g.lend()
+		}
 	}
 	if c := s.prepared; c != nil && g.ticks-c.at > old {
 		c.close()

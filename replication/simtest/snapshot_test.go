@@ -104,6 +104,42 @@ func TestFollowerThatInstallsWhileTheLeaderGoesOnNeedsNoOtherSnapshot(t *testing
 	}
 }
 
+func TestFollowerThatInstallsWhileTheLeaderChangesNeedsNoOtherSnapshot(t *testing.T) {
+	for what, end := range map[string]func(leader, heir *simNode){
+		"handing over": func(leader, heir *simNode) {
+			leader.node.Change(0, replication.Transfer, heir.id, "", func(error) {})
+		},
+		"dying": func(leader, _ *simNode) { leader.crash() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, leader := quiet(t, 3)
+			follower, heir := s.nodes[leader.id%3+1], s.nodes[(leader.id+1)%3+1]
+			s.sendSnapshot(t, leader, follower, 4*lagBytes)
+			for range 4 * lagBytes / loadBytes {
+				s.write(leader)
+				heir.reclaim()
+			}
+			end(leader, heir)
+			s.until(200, "the heir does not lead", heir.leads)
+			for range lagBytes / loadBytes { // what it has in hand while nobody can commit: another's log may go meanwhile
+				s.tick(0)
+				heir.reclaim()
+			}
+			if leader.node == nil {
+				leader.start()
+			}
+			for range 2 * lagBytes / loadBytes {
+				s.write(heir)
+			}
+			if follower.machine.Installed != 0 {
+				t.Fatal("the snapshot was installed too early: this tests nothing")
+			}
+			follower.busy = false
+			s.gets(t, follower, 1)
+		})
+	}
+}
+
 func TestLogBehindAFollowerThatDoesNotTakeItsSnapshotIsBounded(t *testing.T) {
 	s, leader := quiet(t, 3)
 	follower := s.nodes[leader.id%3+1]
