@@ -333,6 +333,8 @@ func (s *Sim) trouble() {
 		n.fill(!n.full)
 	case 22, 23, 24:
 		s.net.pace = s.rng.IntN(8)
+	case 25, 26:
+		n.busy = !n.busy
 	}
 }
 
@@ -406,7 +408,7 @@ func (s *Sim) heal() {
 	}
 	for _, id := range s.ids {
 		n := s.nodes[id]
-		n.speed = 10
+		n.speed, n.busy = 10, false
 		n.fill(false)
 		if n.node == nil {
 			n.start()
