@@ -132,14 +132,11 @@ func (g *Group) streamed(to uint64, d *debt, err error) {
 	status := raft.SnapshotFinish
 	if err != nil {
 		status = raft.SnapshotFailure
-		g.snapshots.pause(g.ticks + uint64(g.env.opts.ElectionTicks)) // a cut costs a checkpoint, and what was in the way may stay for a while
+		g.pause(0) // a cut costs a checkpoint, and what was in the way may stay for a while
 		g.logger.Warn("a snapshot did not get through", "to", to, "index", d.index, "error", err)
 	}
 	g.raw.ReportSnapshot(to, status)
 }
-
-// pause has no snapshot cut before a tick.
-func (s *snapshots) pause(until uint64) { s.paused = max(s.paused, until) }
 
 func (s *snapshots) handedAt(index uint64) *cut {
 	for i, c := range s.handed {

@@ -152,7 +152,7 @@ func TestLogBehindAFollowerThatDoesNotTakeItsSnapshotIsBounded(t *testing.T) {
 			t.Fatalf("the log has %d bytes, not at most %d", n, most)
 		}
 	}
-	if s.Snapshots > 2 {
+	if s.Snapshots > 7 { // half of the time goes into them
 		t.Errorf("%d snapshots were begun meanwhile", s.Snapshots)
 	}
 	s.net.pace, follower.busy = paceMost, false
