@@ -456,6 +456,10 @@ func (s *Sim) describe() string {
 		n := s.nodes[id]
 		i, _ := n.machine.Applied()
 		last, _ := n.disk.LastIndex()
+		if n.node == nil {
+			out += fmt.Sprintf("[node %d is down, applied %d of %d] ", id, i, last)
+			continue
+		}
 		st := n.node.Group(0).Status()
 		out += fmt.Sprintf("[node %d: %s of leader %d term %d, applied %d of %d, registered %v] ", id, st.Role, st.Leader, st.Term, i, last, n.open != nil)
 	}
