@@ -35,6 +35,10 @@ func (r *refusal) Error() string {
 		return "the source refuses the token (--link-token-file here, --link-serve-token-file there)"
 	case http.StatusNotFound:
 		return "the source serves no link (--link-serve-token-file there)"
+	case http.StatusBadRequest:
+		if r.reason == "" { // none of a source's own
+			return "the source serves its link with TLS (--link-tls-ca here)"
+		}
 	}
 	return fmt.Sprintf("the source refuses: %s (%d)", r.reason, r.status)
 }
@@ -112,7 +116,7 @@ func (c *client) do(ctx context.Context, method, address, path string, body io.R
 	}
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("no answer from %s: %w", address, bare(err))
+		return nil, fmt.Errorf("no answer from %s: %w%s", address, bare(err), remedy(err))
 	}
 	if answer.StatusCode/100 == 2 {
 		return answer, nil
@@ -121,6 +125,22 @@ func (c *client) do(ctx context.Context, method, address, path string, body io.R
 	var why wire.Refusal
 	_ = wire.ReadJSON(answer.Body, &why)
 	return nil, &refusal{answer.StatusCode, why.Reason}
+}
+
+// remedy names the flags where TLS is the trouble; "" where it is not. Alerts of the other side have no type of their own.
+func remedy(err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "tls: certificate required"):
+		return " (it asks for a certificate: --link-tls-cert and --link-tls-key here)"
+	case strings.Contains(text, "remote error: tls:"):
+		return " (it does not take the certificate of --link-tls-cert here: has the authority of --link-tls-ca there signed it?)"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return " (the authority of --link-tls-ca here has to have signed the certificate of --link-tls-cert there, which has to name this host)"
+	case strings.Contains(text, "gave HTTP response to HTTPS client"):
+		return " (it serves its link without TLS: leave --link-tls-ca out here, or give --link-tls-cert there)"
+	}
+	return ""
 }
 
 // bare is an HTTP client's error without the address, which is named already.

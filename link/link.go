@@ -16,6 +16,7 @@ import (
 const (
 	beatInterval = 250 * time.Millisecond
 	beatTimeout  = 2 * time.Second
+	toldPause    = time.Minute // between complaints about one source node
 )
 
 // Options configure a Link.
@@ -48,6 +49,7 @@ type Link struct {
 
 	mu      sync.Mutex
 	sources []SourceNode
+	told    []trouble // by source node
 }
 
 // shared is what the followers of a node have in common.
@@ -84,7 +86,7 @@ func New(o Options) *Link {
 			addresses: o.Addresses, client: newClient(o.TokenFile, o.TLS, o.Dial), view: newView(time.Now), name: o.Name, cluster: o.Cluster,
 			readable: o.Readable, level: o.Level,
 		},
-		sources: make([]SourceNode, len(o.Addresses)),
+		sources: make([]SourceNode, len(o.Addresses)), told: make([]trouble, len(o.Addresses)),
 	}
 	for i, a := range o.Addresses {
 		l.sources[i].Address = a
@@ -144,8 +146,8 @@ func (l *Link) identity() (best SourceNode, ok bool) {
 	return best, ok
 }
 
-func (l *Link) beat(ctx context.Context, i int, positions []wire.Position) error {
-	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+func (l *Link) beat(outer context.Context, i int, positions []wire.Position) error {
+	ctx, cancel := context.WithTimeout(outer, beatTimeout)
 	defer cancel()
 	asked := time.Now()
 	first := l.o.Replicas[l.o.Groups[0]].Standing()
@@ -158,6 +160,9 @@ func (l *Link) beat(ctx context.Context, i int, positions []wire.Position) error
 	n := &l.sources[i]
 	if err != nil {
 		n.Error = err.Error()
+		if outer.Err() == nil {
+			l.tell(i)
+		}
 		return err
 	}
 	*n = SourceNode{
@@ -165,10 +170,34 @@ func (l *Link) beat(ctx context.Context, i int, positions []wire.Position) error
 	}
 	if first.Source != "" && a.Cluster != first.Source {
 		n.Error = "this node belongs to cluster " + a.Cluster
+		l.tell(i)
 		return nil
 	}
+	l.tell(i)
 	l.sees(i, asked, a.Groups)
 	return nil
+}
+
+// trouble is what the log was told last of a source node.
+type trouble struct {
+	text string // "" for none
+	at   time.Time
+}
+
+// tell logs what is wrong with a source node when that begins, changes and ends. l.mu is held.
+func (l *Link) tell(i int) {
+	n, was := &l.sources[i], &l.told[i]
+	switch {
+	case n.Error == was.text:
+		return
+	case n.Error == "":
+		l.o.Logger.Info("a node of the source answers", "address", n.Address)
+	case !was.at.IsZero() && time.Since(was.at) < toldPause:
+		return
+	default:
+		l.o.Logger.Warn("no use of a node of the source", "address", n.Address, "reason", n.Error)
+	}
+	*was = trouble{n.Error, time.Now()}
 }
 
 // toProve are the groups of which the source node at address i is to prove what is committed.

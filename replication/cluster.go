@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/understudy-mq/understudy/replication/transport"
@@ -247,10 +248,12 @@ func (n *Node) wasRegistered(id uint64) bool {
 	return false
 }
 
-// handOver moves the leadership of every group that this node leads to the follower that is furthest.
-func (n *Node) handOver(ctx context.Context) {
+// HandOver moves the leadership of every group that this node leads to the follower that is furthest. It returns when others
+// lead, or when two elections' time has passed.
+func (n *Node) HandOver(ctx context.Context) {
+	ask := event{kind: eventCall, call: (*Group).giveWay}
 	for _, g := range n.groups {
-		g.in.put(event{kind: eventCall, call: (*Group).giveWay})
+		g.in.put(ask)
 	}
 	wait, cancel := context.WithTimeout(ctx, 2*time.Duration(n.opts.ElectionTicks)*n.opts.TickInterval)
 	defer cancel()
@@ -258,6 +261,7 @@ func (n *Node) handOver(ctx context.Context) {
 		for s := g.Status(); (s.Leader == n.opts.NodeID || s.Leader == 0) && len(s.Voters) > 1; s = g.Status() {
 			select {
 			case <-time.After(n.opts.TickInterval / 4):
+				g.in.put(ask)
 			case <-wait.Done():
 				return
 			}
@@ -283,14 +287,22 @@ func (n *Node) balance() {
 	mine[0].in.put(event{kind: eventCall, call: func(g *Group) { g.handTo(loads) }})
 }
 
-// giveWay hands leadership to the voter whose log reaches furthest, if there is one.
+// heirs are the followers that leadership can be handed to: voters that were heard of three heartbeats ago at the latest. Until one
+// that has died would have answered, an election's time, the group takes no proposal.
+func (g *Group) heirs() []progress {
+	return slices.DeleteFunc(g.followers(), func(p progress) bool {
+		return !p.voter || g.env.silence(p.node) > 3*heartbeatTicks*g.env.opts.TickInterval
+	})
+}
+
+// giveWay hands leadership to the heir whose log reaches furthest, if there is one and that is not under way.
 func (g *Group) giveWay() {
-	if g.lead == nil {
+	if g.lead == nil || g.raw.BasicStatus().LeadTransferee != 0 {
 		return
 	}
 	best := progress{}
-	for _, p := range g.followers() {
-		if p.voter && (best.node == 0 || p.match > best.match) {
+	for _, p := range g.heirs() {
+		if best.node == 0 || p.match > best.match {
 			best = p
 		}
 	}
@@ -299,15 +311,15 @@ func (g *Group) giveWay() {
 	}
 }
 
-// handTo hands leadership to the voter that leads least and follows closely; not while a follower is sent a snapshot, which would be for
+// handTo hands leadership to the heir that leads least and follows closely; not while a follower is sent a snapshot, which would be for
 // nothing.
 func (g *Group) handTo(loads map[uint64]int) {
 	if g.lead == nil || len(g.snapshots.owed) > 0 {
 		return
 	}
 	best := progress{}
-	for _, p := range g.followers() {
-		if p.voter && p.match >= g.commit && (best.node == 0 || loads[p.node] < loads[best.node]) {
+	for _, p := range g.heirs() {
+		if p.match >= g.commit && (best.node == 0 || loads[p.node] < loads[best.node]) {
 			best = p
 		}
 	}

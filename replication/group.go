@@ -422,7 +422,7 @@ func (g *Group) follow(rd raft.Ready) {
 	case leader != 0:
 		g.logger.Info("leader changed", "leader", leader, "term", term)
 	case former != 0:
-		g.logger.Info("leader lost", "former", former, "term", term) // an election is under way; that it took too long is told by unregister
+		g.logger.Debug("leader lost", "former", former, "term", term) // an election is under way; that it took too long is told by unregister
 	}
 	if f := g.env.opts.Observer.Leader; f != nil {
 		f(g.id, leader, term)

@@ -64,7 +64,7 @@ func (g *Group) startLeading() {
 func (g *Group) takeOffice() {
 	g.lead.control = append(g.lead.control, g.env.opts.Codec.LeaderUp(g.env.self, g.term)...)
 	if step := g.clock.lead(g.env.mono(), g.env.wallMillis()); step > 0 {
-		g.logger.Info("time moves forward, almost to this node's clock", "step", time.Duration(step)*time.Millisecond)
+		g.logger.Info("time moves forward, almost to this node's clock", "step", (time.Duration(step) * time.Millisecond).String())
 	}
 	g.clock.raise(g.last.stamp)
 }
@@ -173,7 +173,11 @@ func (g *Group) tickLead() {
 		}
 		if n.downAt == 0 || g.ticks-n.downAt > uint64(g.env.opts.ElectionTicks) {
 			n.downAt = g.ticks
-			g.logger.Warn("declaring a node down", "node", id, "incarnation", n.incarnation, "silent", silent)
+			reason := "it is silent"
+			if !g.members.member(id) {
+				reason = "it is no member any more"
+			}
+			g.logger.Warn("declaring a node down", "node", id, "reason", reason)
 			l.control = append(l.control, g.env.opts.Codec.NodeDown(id, n.incarnation)...)
 		}
 	}

@@ -99,7 +99,7 @@ func (g *Group) admissible(q request) error {
 		if !m.voter(q.node) {
 			return fmt.Errorf("node %d is not a voter of the cluster", q.node)
 		}
-		if silent := g.env.mono() - g.env.heard(q.node); silent > g.env.electionTime() {
+		if silent := g.env.silence(q.node); silent > g.env.electionTime() {
 			return fmt.Errorf("node %d cannot lead: nothing has come from it for %v", q.node, silent.Round(time.Millisecond))
 		}
 	default:

@@ -208,7 +208,7 @@ func (n *Node) Stats() log.Stats { return n.log.Stats() }
 
 // Stop moves leadership away, makes a checkpoint and stops. ctx bounds the first two; stopping itself is always done.
 func (n *Node) Stop(ctx context.Context) error {
-	n.handOver(ctx)
+	n.HandOver(ctx)
 	n.checkpoint(ctx)
 	for _, g := range n.groups {
 		g.submits.close(ErrUnregistered)

@@ -62,6 +62,9 @@ type env struct {
 
 func (e *env) wallMillis() int64 { return e.opts.Wall().UnixMilli() }
 
+// silence is how long ago the node last heard from a peer.
+func (e *env) silence(peer uint64) time.Duration { return e.mono() - e.heard(peer) }
+
 // electionTime is T.
 func (e *env) electionTime() time.Duration {
 	return time.Duration(e.opts.ElectionTicks) * e.opts.TickInterval

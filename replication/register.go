@@ -1,9 +1,11 @@
 package replication
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 
 	"go.etcd.io/raft/v3"
 
@@ -15,9 +17,10 @@ type registration struct {
 	nonce       uint64 // what the node now registers with; new after each loss
 	incarnation uint64 // 0: not registered
 	askedAt     uint64 // tick of the last NodeUp
+	lost        bool   // there was one, and people were told that it is lost
 }
 
-func (r *registration) renew() { *r = registration{nonce: nonce()} }
+func (r *registration) renew() { *r = registration{nonce: nonce(), lost: r.lost} }
 
 // nonce is a random number, not 0.
 func nonce() uint64 {
@@ -60,7 +63,7 @@ func (g *Group) registered(r *report) {
 		g.me.incarnation = me.incarnation
 		g.flight = nil
 		g.submits.register(me.incarnation, me.seq)
-		g.logger.Info("registered", "incarnation", me.incarnation)
+		g.tellRegistered()
 		if f := g.env.opts.Observer.Registered; f != nil {
 			f(g.id, me.incarnation)
 		}
@@ -74,6 +77,16 @@ func (g *Group) registered(r *report) {
 	default:
 		g.landed(me.seq)
 	}
+}
+
+// tellRegistered is news for people where they were told of the loss.
+func (g *Group) tellRegistered() {
+	level := slog.LevelDebug
+	if g.me.lost {
+		level = slog.LevelInfo
+	}
+	g.me.lost = false
+	g.logger.Log(context.Background(), level, "in service", "incarnation", g.me.incarnation)
 }
 
 // landed lets go of the batches that are applied.
@@ -101,7 +114,8 @@ func (g *Group) unregister(reason string, err error) {
 	if !was {
 		return
 	}
-	g.logger.Warn("registration lost", "reason", reason)
+	g.me.lost = true
+	g.logger.Warn("out of service", "reason", reason)
 	if f := g.env.opts.Observer.Unregistered; f != nil {
 		f(g.id, reason)
 	}

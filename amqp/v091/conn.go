@@ -310,6 +310,7 @@ func (c *Conn) turn(clock *pace, events []session.Event, notices []notice) error
 	}
 	if c.send.closed {
 		c.expire()
+		clock.ended = true
 		return nil
 	}
 	if clock.heartbeatDue(time.Now(), time.Duration(c.heartbeat.Load())) {
@@ -330,6 +331,7 @@ func (c *Conn) turn(clock *pace, events []session.Event, notices []notice) error
 type pace struct {
 	wrote  time.Time
 	report time.Time // zero: nothing to report
+	ended  bool      // a close was written: nothing is due any more
 }
 
 func (p *pace) heartbeatDue(now time.Time, interval time.Duration) bool {
@@ -351,6 +353,9 @@ func (p *pace) reports(now time.Time, some bool) {
 // wait is how long nothing is due.
 func (p *pace) wait(now time.Time, interval time.Duration) time.Duration {
 	d := time.Hour
+	if p.ended {
+		return d
+	}
 	if interval > 0 {
 		d = min(d, p.wrote.Add(interval/2).Sub(now))
 	}

@@ -306,6 +306,22 @@ func TestClientThatDoesNotAnswerConnectionCloseIsCut(t *testing.T) {
 	})
 }
 
+// A writer that has something due all the while would spin until then: time stands still for it here, and the test does not end.
+func TestNothingIsDueOnceAConnectionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, nil)
+		p.open(60)
+		e := delivery(1, 1, "x")
+		e.NoAck = true // the machine wants to hear that it was written
+		p.conn.Events([]session.Event{e})
+		synctest.Wait()
+		start := time.Now()
+		p.conn.Close("node is being stopped")
+		<-p.served
+		within(t, "cut", time.Since(start), 3*time.Second, 3*time.Second)
+	})
+}
+
 func TestClientThatDoesNotAnswerTheMachinesRefusalIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, nil)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
+	"github.com/understudy-mq/understudy/cmd/internal/config"
 )
 
 const (
@@ -34,9 +36,25 @@ type client struct {
 
 // flags declares the flags of every verb that asks the admin API.
 func (c *client) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.url, "admin-url", "http://127.0.0.1:15672", "admin API of a running node")
-	cmd.Flags().StringVar(&c.user, "user", "guest:guest", "USER:PASSWORD")
+	cmd.Flags().StringVar(&c.url, "admin-url", "http://127.0.0.1:15672", "admin API of a running node (or UNDERSTUDY_ADMIN_URL)")
+	cmd.Flags().StringVar(&c.user, "user", "guest:guest", "USER:PASSWORD (or UNDERSTUDY_USER, which others of this machine cannot see)")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print the admin API's JSON")
+}
+
+// fromEnvironment gives flags of the verbs that were not given the values of their variables: --admin-url that of UNDERSTUDY_ADMIN_URL.
+// A password in an argument can be seen by every user of the machine.
+func fromEnvironment(cmd *cobra.Command, _ []string) error {
+	for _, name := range []string{"admin-url", "user", "amqp-url"} {
+		variable := config.Variable(name)
+		f, value := cmd.Flags().Lookup(name), os.Getenv(variable)
+		if f == nil || f.Changed || value == "" {
+			continue
+		}
+		if err := f.Value.Set(value); err != nil {
+			return usageError{fmt.Errorf("%s: %w", variable, err)}
+		}
+	}
+	return nil
 }
 
 // verb is a command that asks the admin API.
@@ -73,7 +91,7 @@ func (c *client) do(method, path string, body any) ([]byte, error) {
 		return nil, fmt.Errorf("answer from %s: %w", c.url, err)
 	}
 	if answer.StatusCode/100 != 2 {
-		return nil, refused(path, answer.Status, text)
+		return nil, c.refused(path, answer, text)
 	}
 	return text, nil
 }
@@ -108,18 +126,21 @@ func (c *client) request(ctx context.Context, method, path string, body any) (*h
 // notFound is RabbitMQ's reason where a path names something that is not there. It does not say what.
 const notFound = "Not Found"
 
-func refused(path, status string, body []byte) error {
+func (c *client) refused(path string, answer *http.Response, body []byte) error {
 	var e api.Error
-	if json.Unmarshal(body, &e) == nil && len(e.Faults) > 0 {
-		return fmt.Errorf("%s:\n%s", strings.ToLower(status), strings.Join(e.Faults, "\n"))
+	status := strings.ToLower(answer.Status)
+	switch {
+	case json.Unmarshal(body, &e) == nil && len(e.Faults) > 0:
+		return fmt.Errorf("%s:\n%s", status, strings.Join(e.Faults, "\n"))
+	case e.Reason == notFound:
+		return fmt.Errorf("%s: nothing is at %s: check the names", status, path)
+	case e.Reason == "":
+		return fmt.Errorf("the node answered %s", answer.Status)
+	case answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden:
+		user, _, _ := strings.Cut(c.user, ":")
+		return fmt.Errorf("%s: %s (asked as %q; --user USER:PASSWORD asks as another)", status, e.Reason, user)
 	}
-	if e.Reason == notFound {
-		return fmt.Errorf("%s: nothing is at %s: check the names", strings.ToLower(status), path)
-	}
-	if e.Reason != "" {
-		return fmt.Errorf("%s: %s", strings.ToLower(status), e.Reason)
-	}
-	return fmt.Errorf("the node answered %s", status)
+	return fmt.Errorf("%s: %s", status, e.Reason)
 }
 
 // get asks for path into v; with --json it prints the answer as it is and says so.

@@ -30,13 +30,17 @@ it can be reached.`
 func switchoverCommand() *cobra.Command {
 	var drain float64
 	cmd := verb("switchover", "Have the source hand over to this standby; nothing is lost", cobra.NoArgs, func(c *client, _ []string) error {
-		return c.promote("/api/link/switchover", api.Switchover{DrainSeconds: drain})
+		s := api.Switchover{DrainSeconds: drain}
+		if err := s.Check(); err != nil {
+			return usageError{fmt.Errorf("--drain-timeout: %w", err)}
+		}
+		return c.promote("/api/link/switchover", s)
 	})
 	cmd.Long = `Have the source hand over to this standby. The source stops delivering, lets consumers acknowledge what they have for
 --drain-timeout seconds at most, and fences itself; having everything up to the fences, the standby promotes itself. The
 token of --link-token-file must be one that may fence (--link-fence-token-file on the source). Where it cannot be completed,
 or this command is interrupted, it is cancelled and the source goes on, unless the standby is bound to promote itself already.`
-	cmd.Flags().Float64Var(&drain, "drain-timeout", 5, "seconds that consumers have to acknowledge")
+	cmd.Flags().Float64Var(&drain, "drain-timeout", 5, fmt.Sprintf("seconds that consumers have to acknowledge, %d at most", api.DrainSecondsMax))
 	return cmd
 }
 

@@ -59,12 +59,12 @@ func listCommands() []*cobra.Command {
 			func(x api.Consumer) []any {
 				return []any{x.Queue.Vhost, x.Queue.Name, x.ConsumerTag, x.AckRequired, x.PrefetchCount, x.ChannelDetails.ConnectionName}
 			})),
-		group("connections", "Client connections of a node", listConnections(), closeConnection()),
+		group("connections", "Client connections", listConnections(), closeConnection()),
 	}
 }
 
 func listConnections() *cobra.Command {
-	return verb("list", "List the node's client connections", cobra.NoArgs, func(c *client, _ []string) error {
+	return verb("list", "List client connections", cobra.NoArgs, func(c *client, _ []string) error {
 		return list(c, "/api/connections", []string{"NAME", "USER", "VHOST", "PROTOCOL", "TLS", "CHANNELS", "STATE"},
 			func(x api.Connection) []any {
 				return []any{x.Name, x.User, x.Vhost, x.Protocol, x.SSL, x.Channels, x.State}

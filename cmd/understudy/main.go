@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -46,10 +47,12 @@ func root() *cobra.Command {
 		SilenceErrors: true, // main prints them, in one line
 		SilenceUsage:  true,
 		Args:          arguments(cobra.NoArgs),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		PersistentPreRunE: fromEnvironment,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see understudy help %s)", err, cmd.Name())}
+		return usageError{fmt.Errorf("%w (see %s)", err, helpFor(cmd))}
 	})
 	cmd.AddCommand(serveCommand(), statusCommand(), membersCommand(), linkCommand(), demoCommand(), fingerprintCommand())
 	cmd.AddCommand(listCommands()...)
@@ -79,13 +82,19 @@ func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 		Use: use, Short: short,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown verb %q of %s (see understudy help %s)", args[0], cmd.Name(), cmd.Name())}
+				return usageError{fmt.Errorf("unknown verb %q of %s (see %s)", args[0], cmd.Name(), helpFor(cmd))}
 			}
 			return cmd.Help()
 		},
 	}
 	cmd.AddCommand(verbs...)
 	return cmd
+}
+
+// helpFor is the command that tells about a command.
+func helpFor(cmd *cobra.Command) string {
+	program, verb, _ := strings.Cut(cmd.CommandPath(), " ")
+	return strings.TrimSpace(program + " help " + verb)
 }
 
 func versionText() string {

@@ -70,6 +70,9 @@ func TestFailuresAreOneLineAndANonZeroExit(t *testing.T) {
 	}{
 		{[]string{"frobnicate"}, 2, "unknown command"},
 		{[]string{"serve", "--no-such-flag"}, 2, "unknown flag"},
+		{[]string{"queues", "list", "--no-such-flag"}, 2, "(see understudy help queues list)"},
+		{[]string{"permissions", "topic", "frobnicate"}, 2, "(see understudy help permissions topic)"},
+		{[]string{"--no-such-flag"}, 2, "(see understudy help)"},
 		{[]string{"serve", "extra"}, 2, "usage: understudy serve"},
 		{[]string{"serve", "--config", "/no/such/file"}, 2, "/no/such/file"},
 		{[]string{"status", "--admin-url", "http://" + nobody}, 1, "is the node running?"},
@@ -84,6 +87,9 @@ func TestFailuresAreOneLineAndANonZeroExit(t *testing.T) {
 		{[]string{"consume", "q", "--prefetch", "70000"}, 2, "--prefetch"},
 		{[]string{"fingerprint", "--at", "1=2"}, 2, "--data"},
 		{[]string{"link", "lost-tail"}, 2, "--data"},
+		{[]string{"link", "switchover", "--drain-timeout", "-1"}, 2, "--drain-timeout: a drain of -1 seconds"},
+		{[]string{"link", "switchover", "--drain-timeout", "NaN"}, 2, "--drain-timeout"},
+		{[]string{"link", "switchover", "--drain-timeout", "1e9"}, 2, "from 0 to 100"},
 		{[]string{"members", "add", "2"}, 2, "ID=HOST:PORT"},
 		{[]string{"members", "promote", "x"}, 2, "no node id"},
 		{[]string{"members", "transfer-leader", "x", "1"}, 2, "no group"},
@@ -189,15 +195,17 @@ type server struct {
 	lines       *bufio.Scanner
 	admin, amqp string // URLs
 	data        string
+	log         *bytes.Buffer // standard error; to be read after exit
 }
 
 // serveNode starts a node and waits for its ready line.
 func serveNode(t *testing.T, args ...string) *server {
 	t.Helper()
 	ports := loopback.Addresses(t, 3)
-	s := &server{t: t, admin: "http://" + ports[0], amqp: "amqp://guest:guest@" + ports[1] + "/", data: filepath.Join(t.TempDir(), "d")}
+	s := &server{t: t, admin: "http://" + ports[0], amqp: "amqp://guest:guest@" + ports[1] + "/", data: filepath.Join(t.TempDir(), "d"), log: &bytes.Buffer{}}
 	args = append([]string{"serve", "--data", s.data, "--admin", ports[0], "--amqp", ports[1], "--peer", ports[2], "--groups", "1", "--disk-free-min", "0"}, args...)
 	s.cmd = program(t, args...)
+	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +311,7 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 		{append([]string{"policies", "delete", "p"}, admin...), "404"},
 		{append([]string{"queues", "delete", "q"}, admin...), "no queue 'q'"},
 		{append([]string{"queues", "purge", "q"}, admin...), "no queue 'q'"},
-		{append([]string{"status", "--user", "guest:wrong"}, admin...), "Login failed"},
+		{append([]string{"status", "--user", "guest:wrong"}, admin...), `Login failed (asked as "guest"; --user USER:PASSWORD`},
 		{[]string{"dump-log", "--data", s.data}, "in use by another process"},
 		{[]string{"recover", "--data", s.data, "--force-new-cluster"}, "in use by another process"},
 	} {
@@ -311,6 +319,7 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 			t.Errorf("%v: exit %d, want 1 and one line with %q:\n%s", c.args, code, c.says, text)
 		}
 	}
+	wantVariables(t, s)
 	s.signal(syscall.SIGTERM)
 	if code := s.exit(); code != 0 {
 		t.Errorf("exit %d after SIGTERM, want 0", code)
@@ -325,6 +334,27 @@ func TestVerbsWorkOnARunningNode(t *testing.T) {
 	out, text, code = run(t, "dump-log", "--json", "--group", "0", "--data", s.data)
 	if code != 0 || strings.Contains(out, `"group":1`) || !strings.Contains(out, `"kind":"ClusterInit","command":{"ID":"`) {
 		t.Errorf("dump-log --json: exit %d:\n%s%s", code, out, text)
+	}
+}
+
+// wantVariables checks that the environment stands in for flags that are not given.
+func wantVariables(t *testing.T, s *server) {
+	t.Helper()
+	t.Setenv("UNDERSTUDY_ADMIN_URL", s.admin)
+	t.Setenv("UNDERSTUDY_USER", "nobody:x")
+	t.Setenv("UNDERSTUDY_AMQP_URL", strings.Replace(s.amqp, "guest:guest", "nobody:x", 1))
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"status"}, exitFailure, `asked as "nobody"`},
+		{[]string{"status", "--user", "guest:guest"}, 0, ""},
+		{[]string{"get", "q"}, exitFailure, "--amqp-url names broker, user, password and vhost"},
+	} {
+		if _, text, code := run(t, c.args...); code != c.code || !strings.Contains(text, c.says) {
+			t.Errorf("%v by variables: exit %d, want %d and %q:\n%s", c.args, code, c.code, c.says, text)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 
 // amqpFlags declares --amqp-url.
 func amqpFlags(cmd *cobra.Command) *string {
-	return cmd.Flags().String("amqp-url", "amqp://guest:guest@127.0.0.1:5672/", "broker to talk to")
+	return cmd.Flags().String("amqp-url", "amqp://guest:guest@127.0.0.1:5672/", "broker, user, password and vhost (or UNDERSTUDY_AMQP_URL, which others of this machine cannot see)")
 }
 
 // withChannel runs f on a channel of a new connection.
@@ -39,7 +39,7 @@ func withChannel(url string, f func(*amqp.Channel) error) error {
 		Properties: amqp.Table{"connection_name": "understudy command line"},
 	})
 	if err != nil {
-		return fmt.Errorf("connect: %w (--amqp-url names another broker)", err)
+		return fmt.Errorf("connect: %w (--amqp-url names broker, user, password and vhost)", err)
 	}
 	defer conn.Close()
 	ch, err := conn.Channel()

@@ -224,7 +224,7 @@ func openQuarantine(broker, source, vhost string) (*quarantine, error) {
 	properties["x-session-on-close"] = "keep"
 	conn, err := amqp.DialConfig(broker, amqp.Config{Vhost: vhost, Dial: amqp.DefaultDial(dialTimeout), Properties: properties})
 	if err != nil {
-		return nil, fmt.Errorf("connect to vhost %s: %w (--amqp-url names another broker)", vhost, err)
+		return nil, fmt.Errorf("connect to vhost %s: %w (--amqp-url names broker, user and password)", vhost, err)
 	}
 	q := &quarantine{conn: conn, queues: map[string]bool{}, last: map[string]uint64{}}
 	if err := q.open(); err != nil {

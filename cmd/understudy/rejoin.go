@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
+	"github.com/understudy-mq/understudy/cmd/internal/config"
 	"github.com/understudy-mq/understudy/cmd/internal/node"
 	"github.com/understudy-mq/understudy/cmd/internal/telemetry"
 	"github.com/understudy-mq/understudy/replication/durable"
@@ -23,9 +24,10 @@ import (
 
 // rejoin makes a former source's node a standby's.
 type rejoin struct {
-	data, sources, token string
-	tls                  certs.Files
-	seed, json           bool
+	data, token string
+	sources     []string
+	tls         certs.Files
+	seed, json  bool
 }
 
 func rejoinCommand() *cobra.Command {
@@ -48,7 +50,7 @@ join that one with empty folders. The commands are printed. Broken off at any mo
 	}
 	j, data := &rejoin{}, dataFlag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&j.sources, "source", "", "link addresses of the cluster that serves now")
+	sources := f.String("source", "", "link addresses of the cluster that serves now")
 	f.StringVar(&j.token, "link-token-file", "", "file with the token that is shown to it")
 	f.StringVar(&j.tls.CA, "link-tls-ca", "", "authority by which it is checked (PEM)")
 	f.StringVar(&j.tls.Cert, "link-tls-cert", "", "certificate to show it (PEM)")
@@ -56,13 +58,29 @@ join that one with empty folders. The commands are printed. Broken off at any mo
 	f.BoolVar(&j.seed, "seed", false, "do not wind the node back: it begins with a snapshot of the cluster that serves now")
 	f.BoolVar(&j.json, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if j.sources == "" {
-			return usageError{errors.New("--source must name the cluster that serves now")}
-		}
 		j.data = filepath.Clean(*data)
+		if err := j.check(*sources); err != nil {
+			return usageError{err}
+		}
 		return j.run(cmd.Context(), cmd.OutOrStdout())
 	}
 	return cmd
+}
+
+// check takes the addresses, and refuses what cannot be meant, before anything is changed: a seed is dear.
+func (j *rejoin) check(sources string) (err error) {
+	if j.sources, err = config.ParseAddresses(sources); err != nil {
+		return fmt.Errorf("--source: %w", err)
+	}
+	switch t := j.tls; {
+	case len(j.sources) == 0:
+		return errors.New("--source must name the cluster that serves now")
+	case (t.Cert == "") != (t.Key == "") || t.Cert != "" && t.CA == "":
+		return errors.New("--link-tls-cert goes with --link-tls-key and --link-tls-ca")
+	case !j.seed && j.token == "" && t.Cert == "":
+		return errors.New("the cluster that serves now cannot be asked without --link-token-file (or a certificate): give it, or --seed to do without asking")
+	}
+	return nil
 }
 
 // rejoined is what rejoin prints.
@@ -83,7 +101,7 @@ func (j *rejoin) run(ctx context.Context, out io.Writer) error {
 	}
 	folder, err := node.OpenUsedFolder(nil, j.data) // nobody runs on it
 	if errors.Is(err, node.ErrNoData) {
-		return fmt.Errorf("%w: start the node with --link-seed right away", err)
+		return fmt.Errorf("%w (--data): a node without data starts with --link-seed right away", err)
 	}
 	if err != nil {
 		return err
@@ -106,18 +124,15 @@ func (j *rejoin) run(ctx context.Context, out io.Writer) error {
 
 // rewind has the node's new folder made of what it holds. Errors: node.ErrNoRewind where it is to begin with a seed.
 func (j *rejoin) rewind(ctx context.Context, folder *node.Folder, next string) (*node.Rewound, error) {
-	switch {
-	case j.seed:
+	if j.seed {
 		return nil, fmt.Errorf("%w: --seed was given", node.ErrNoRewind)
-	case j.token == "" && j.tls.Cert == "":
-		return nil, fmt.Errorf("%w: without --link-token-file the cluster that serves now cannot be asked", node.ErrNoRewind)
 	}
 	logger, err := telemetry.NewLogger(os.Stderr, "warn", "text")
 	if err != nil {
 		return nil, err
 	}
 	return node.Rewind(ctx, node.RewindOptions{
-		Folder: folder, Sources: strings.Split(j.sources, ","), Token: j.token, TLS: j.tls, To: next, Logger: logger,
+		Folder: folder, Sources: j.sources, Token: j.token, TLS: j.tls, To: next, Logger: logger,
 	})
 }
 
@@ -156,7 +171,7 @@ func (j *rejoin) complete(next string) error {
 
 // commands are those to go on with.
 func (j *rejoin) commands(id uint64, former string) []string {
-	follow := fmt.Sprintf("--link-source %s --link-token-file FILE", j.sources)
+	follow := fmt.Sprintf("--link-source %s --link-token-file FILE", strings.Join(j.sources, ","))
 	return []string{
 		fmt.Sprintf("understudy serve --data %s --node-id %d --link-seed %d %s", j.data, id, id, follow),
 		fmt.Sprintf("understudy serve --data DIR --node-id N --join http://ADMIN-ADDRESS --peer ADDRESS %s", follow),

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,13 +45,13 @@ func doRejoin(t *testing.T, args ...string) (r rejoined, err error) {
 	return r, nil
 }
 
-func TestARejoinThatCannotAskBeginsWithASeedAndSaysWhy(t *testing.T) {
+func TestARejoinThatIsNotToAskBeginsWithASeedAndSaysWhy(t *testing.T) {
 	data := formerNode(t)
-	r, err := doRejoin(t, "--data", data, "--source", "127.0.0.1:1")
+	r, err := doRejoin(t, "--data", data, "--source", "127.0.0.1:1", "--seed")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Way != "seed" || !strings.Contains(r.Reason, "--link-token-file") || len(r.Commands) == 0 || !strings.Contains(r.Commands[0], "--node-id 3") {
+	if r.Way != "seed" || !strings.Contains(r.Reason, "--seed was given") || len(r.Commands) == 0 || !strings.Contains(r.Commands[0], "--node-id 3") {
 		t.Errorf("%+v", r)
 	}
 	if _, err := os.Stat(filepath.Join(r.Former, "node.json")); err != nil {
@@ -58,6 +59,26 @@ func TestARejoinThatCannotAskBeginsWithASeedAndSaysWhy(t *testing.T) {
 	}
 	if _, err := os.Stat(data); !os.IsNotExist(err) {
 		t.Errorf("there is a folder in its place: %v", err)
+	}
+}
+
+func TestARejoinThatLacksAFlagChangesNothing(t *testing.T) {
+	data := formerNode(t)
+	for _, c := range []struct{ args, want string }{
+		{"", "--source must name"},
+		{"--source nowhere", `--source: "nowhere" is not HOST:PORT`},
+		{"--source http://127.0.0.1:1", "is not HOST:PORT"},
+		{"--source 127.0.0.1:1", "--link-token-file"},
+		{"--source 127.0.0.1:1 --link-token-file t --link-tls-cert c", "goes with --link-tls-key and --link-tls-ca"},
+		{"--source 127.0.0.1:1 --link-token-file t --link-tls-cert c --link-tls-key k", "goes with --link-tls-key and --link-tls-ca"},
+	} {
+		_, err := doRejoin(t, append(strings.Fields(c.args), "--data", data)...)
+		if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want a usage error with %q", c.args, err, c.want)
+		}
+	}
+	if list, _ := filepath.Glob(data + "*"); len(list) != 1 {
+		t.Errorf("there is now %v", list)
 	}
 }
 
@@ -74,7 +95,7 @@ func TestARejoinThatNobodyAnswersChangesNothing(t *testing.T) {
 	if list, _ := filepath.Glob(data + "*"); len(list) != 1 {
 		t.Errorf("there is now %v", list)
 	}
-	if _, err := doRejoin(t, "--data", filepath.Join(t.TempDir(), "empty"), "--source", "127.0.0.1:1"); err == nil {
+	if _, err := doRejoin(t, "--data", filepath.Join(t.TempDir(), "empty"), "--source", "127.0.0.1:1", "--seed"); err == nil {
 		t.Error("an empty folder was set aside")
 	}
 }

@@ -68,6 +68,7 @@ func serve(cfg config.Config) error {
 	if err := calm(); err != nil {
 		logger.Warn("the runtime's monitor stays restless, which costs processor time", "error", err)
 	}
+	logger.Info("starting", "version", versionText(), "node", cfg.NodeID, "data", cfg.Data)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -133,6 +134,9 @@ func drain(n *node.Node, cfg config.Config, signals <-chan os.Signal, logger *sl
 		if errors.Is(err, context.DeadlineExceeded) {
 			logger.Warn("drain time is over", "error", err)
 			return nil
+		}
+		if err == nil {
+			logger.Info("stopped")
 		}
 		return err
 	case <-signals:

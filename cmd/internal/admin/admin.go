@@ -127,6 +127,7 @@ var _ http.Handler = (*Handler)(nil)
 // openRoutes need no password.
 func (h *Handler) openRoutes() router {
 	return router{
+		{"GET", "/", h.front},
 		{"GET", "/health/live", h.live},
 		{"GET", "/health/ready", h.ready},
 		{"GET", "/metrics", h.o.Metrics.ServeHTTP},

@@ -223,6 +223,13 @@ func TestHealthAndMetricsNeedNone(t *testing.T) {
 	}
 }
 
+func TestABrowserIsToldWhereToLook(t *testing.T) {
+	w := (&fake{}).call("GET", "/", "", func(r *http.Request) { r.Header.Del("Authorization"); r.Host = "10.0.0.1:15672" })
+	if got := w.Body.String(); w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") || !strings.Contains(got, "--admin-url http://10.0.0.1:15672") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), got)
+	}
+}
+
 func TestProfilesAreForLoopbackOnly(t *testing.T) {
 	f := &fake{}
 	if w := f.call("GET", "/debug/pprof/cmdline", ""); w.Code != 200 {
@@ -297,7 +304,7 @@ func TestBadBodiesAreRefused(t *testing.T) {
 func TestWhatIsNotThereIs404AsRabbitMQSaysIt(t *testing.T) {
 	f := &fake{queues: []api.Queue{queueRow("a", 0)}}
 	for _, path := range []string{
-		"/api/nothing", "/nothing", "/", "/api/queues/other", "/api/queues/%2F/b", "/api/queues/other/a", "/api/exchanges/%2F/b",
+		"/api/nothing", "/nothing", "/api/queues/other", "/api/queues/%2F/b", "/api/queues/other/a", "/api/exchanges/%2F/b",
 		"/api/connections/b", "/api/nodes/b", "/api/vhosts/b", "/api/queues/%2F/b/bindings", "/api/queues/%zz",
 	} {
 		r := httptest.NewRequest("GET", "/", nil)

@@ -49,6 +49,10 @@ func (h *Handler) switchover(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 && !decode(w, r, &s) {
 		return
 	}
+	if err := s.Check(); err != nil {
+		done(w, err)
+		return
+	}
 	p, err := h.o.Link.Switchover(r.Context(), s)
 	if err != nil {
 		done(w, err)

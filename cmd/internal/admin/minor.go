@@ -1,11 +1,30 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 )
+
+// frontPage is for whoever looks for RabbitMQ's pages with a browser.
+const frontPage = `Understudy %s
+
+This is its admin port. It has no pages, but answers
+
+  /api/overview and what else RabbitMQ's management API has
+  /metrics        for Prometheus
+  /health/ready   whether clients are served
+
+On a command line: understudy status --admin-url http://%s
+`
+
+func (h *Handler) front(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	fmt.Fprintf(w, frontPage, h.o.Version, r.Host)
+}
 
 // minorRoutes are what tools ask for and we have next to nothing to say to.
 func (h *Handler) minorRoutes() router {

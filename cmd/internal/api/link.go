@@ -1,5 +1,7 @@
 package api
 
+import "fmt"
+
 // Link is /api/link: the node's and its cluster's part in the standby link.
 type Link struct {
 	Role              string       `json:"role"` // primary, standby, promoted
@@ -134,5 +136,16 @@ type PromotionGroup struct {
 
 // Switchover asks for a planned switch.
 type Switchover struct {
-	DrainSeconds float64 `json:"drain_seconds"`
+	DrainSeconds float64 `json:"drain_seconds"` // from 0 to DrainSecondsMax
+}
+
+// DrainSecondsMax leaves the rest of the two minutes that a switch is waited for to what comes after the drain.
+const DrainSecondsMax = 100
+
+// Check refuses a drain that no switch can have.
+func (s Switchover) Check() error {
+	if !(s.DrainSeconds >= 0 && s.DrainSeconds <= DrainSecondsMax) { // neither is NaN
+		return fmt.Errorf("a drain of %v seconds is not from 0 to %d", s.DrainSeconds, DrainSecondsMax)
+	}
+	return nil
 }

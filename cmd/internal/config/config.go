@@ -222,6 +222,17 @@ func (c Config) Members() (map[uint64]string, error) {
 	return members, nil
 }
 
+// ParseAddresses reads HOST:PORT,... of others; an error names the first that is none.
+func ParseAddresses(text string) ([]string, error) {
+	addresses := list(text)
+	for _, a := range addresses {
+		if err := checkAddress(a, true); err != nil {
+			return nil, err
+		}
+	}
+	return addresses, nil
+}
+
 // ParseMember reads ID=HOST:PORT.
 func ParseMember(s string) (id uint64, address string, err error) {
 	left, address, ok := strings.Cut(s, "=")

@@ -121,9 +121,9 @@ func TestAPrintedConfigurationReadsBackAsTheSame(t *testing.T) {
 }
 
 func TestUnknownKeysOfTheFileAreFaults(t *testing.T) {
-	_, err := load(t, nil, "no-such: 1\nnor-this: 2\n")
-	if err == nil || !strings.Contains(err.Error(), "no-such") || !strings.Contains(err.Error(), "nor-this") {
-		t.Errorf("error %v, want one that names both keys", err)
+	_, err := load(t, nil, "no-such: 1\nnor-this: 2\ngroups: many\n")
+	if err == nil || !strings.Contains(err.Error(), "no-such") || !strings.Contains(err.Error(), "nor-this") || !strings.Contains(err.Error(), "--groups: ") {
+		t.Errorf("error %v, want one that names both keys, and the value of a wrong type", err)
 	}
 }
 

@@ -19,6 +19,11 @@ import (
 // envPrefix begins the variables that are settings: UNDERSTUDY_NODE_ID is node-id.
 const envPrefix = "UNDERSTUDY_"
 
+// Variable is the environment variable of a flag: UNDERSTUDY_NODE_ID of node-id.
+func Variable(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // Load gathers the settings: defaults, then the YAML file at path (none if ""), then environ (KEY=VALUE, as
 // os.Environ), then the flags that were given. It does not validate; Validate does. Errors: a file that cannot be read,
 // and every key of it that nobody knows or value of a wrong type, in one error.
@@ -65,16 +70,17 @@ func environment(environ []string, known map[string]bool) env.Opt {
 	}
 }
 
-// decode lays what was given over the defaults. Unknown keys are listed together.
+// decode lays what was given over the defaults. Unknown keys are listed together, and with the values of a wrong type.
 func decode(k *koanf.Koanf, known map[string]bool) (Config, error) {
 	var unknown []string
+	var f Faults
 	for _, key := range k.Keys() {
 		if !known[key] {
 			unknown = append(unknown, key)
 		}
 	}
 	if len(unknown) > 0 {
-		return Config{}, fmt.Errorf("no such setting: %s (understudy help serve lists them)", strings.Join(unknown, ", "))
+		f = append(f, fmt.Errorf("no such setting: %s (understudy help serve lists them)", strings.Join(unknown, ", ")))
 	}
 	c := Default()
 	err := k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{
@@ -86,18 +92,20 @@ func decode(k *koanf.Koanf, known map[string]bool) (Config, error) {
 		},
 	})
 	if err != nil {
-		return Config{}, wrongTypes(err, k)
+		f = append(f, wrongTypes(err, k)...)
+	}
+	if len(f) > 0 {
+		return Config{}, f
 	}
 	return c, nil
 }
 
 // wrongTypes names the settings whose values are of a wrong type, as Validate names those with faults.
-func wrongTypes(err error, k *koanf.Koanf) error {
+func wrongTypes(err error, k *koanf.Koanf) (f Faults) {
 	var many interface{ Unwrap() []error }
 	if !errors.As(err, &many) {
-		return fmt.Errorf("settings: %w", err)
+		return Faults{fmt.Errorf("settings: %w", err)}
 	}
-	var f Faults
 	for _, err := range many.Unwrap() {
 		var one *mapstructure.DecodeError
 		if !errors.As(err, &one) {

@@ -3,7 +3,8 @@
 //
 // Guarantees: a data folder serves one process, and only the node and cluster that it was made for; everything else is
 // refused with a line that names the remedy. Ready means: registered in every group, the cluster has its id, the vhost
-// "/" is there, the disk has room, and no drain has begun. Stop closes clients with 320, moves leadership away and writes what is in memory.
+// "/" is there, the disk has room, and no drain has begun. Stop moves leadership
+// away, closes clients with 320 and writes what is in memory.
 //
 // Not guaranteed: that Stop keeps its time when a disk hangs; the caller bounds it.
 //

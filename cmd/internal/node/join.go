@@ -58,7 +58,7 @@ func (j *joining) run(ctx context.Context) (api.Cluster, error) {
 		}
 		if bounded.Err() == nil && (last == nil || last.Error() != err.Error() || time.Since(told) > joinTold) {
 			told = time.Now()
-			j.log.Info("waiting for the cluster to join", "at_most", j.patience, "reason", strings.ReplaceAll(err.Error(), "\n", "; "))
+			j.log.Info("waiting for the cluster to join", "at_most", j.patience.String(), "reason", strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 		if last == nil || bounded.Err() == nil { // what is broken off says nothing
 			last = err

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -91,7 +92,11 @@ func (n *Node) raise(level uint64) {
 		if n.raft.Group(g).Status().Leader != n.cfg.NodeID || n.levelOf(g) >= level {
 			continue
 		}
-		n.log.Info("raising the feature level", "group", g, "level", level)
+		from, told := n.levelOf(g), slog.LevelInfo
+		if from == 0 {
+			told = slog.LevelDebug // a group that is new
+		}
+		n.log.Log(context.Background(), told, "raising the feature level, which every node reads", "group", g, "from", from, "to", level)
 		if err := n.raft.Group(g).Control(entry.Append(nil, &entry.LevelRaise{Level: uint8(level)})); err != nil {
 			n.log.Debug("proposal refused", "group", g, "error", err)
 		}

@@ -469,3 +469,13 @@ func TestALinkTokenOpensNothingButTheLink(t *testing.T) {
 		t.Errorf("link port %s, %v", port, err)
 	}
 }
+
+func TestADrainThatNoSwitchCanHaveIsRefused(t *testing.T) {
+	n := start(t, settings(t, 1))
+	ready(t, n)
+	talk(t, n, []exchange{
+		{"POST", "/api/link/switchover", `{"drain_seconds":-1}`, 400, "from 0 to 100"},
+		{"POST", "/api/link/switchover", `{"drain_seconds":1e9}`, 400, "from 0 to 100"},
+		{"POST", "/api/link/switchover", `{"drain_seconds":100}`, 409, "no standby"},
+	})
+}

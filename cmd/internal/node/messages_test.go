@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -86,6 +87,38 @@ func TestEveryNodeListsAndClosesTheClientsOfAll(t *testing.T) {
 	}
 	talk(t, nodes[2], []exchange{{"DELETE", "/api/connections/" + urlPath(name), "", 204, ""}})
 	wantClosed(t, closed, "Closed via management API")
+}
+
+func TestADrainMovesLeadershipBeforeClientsAreClosed(t *testing.T) {
+	t.Parallel() // it waits for the most part
+	nodes := trio(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, group := range nodes[0].groups {
+		if err := nodes[0].raft.TransferLeader(ctx, group, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leads := func() (groups []uint64) {
+		for _, group := range nodes[1].groups {
+			if nodes[1].raft.Group(group).Status().Leader == 1 {
+				groups = append(groups, group)
+			}
+		}
+		return groups
+	}
+	eventually(t, "node 1 leads all groups", func() bool { return len(leads()) == len(nodes[1].groups) })
+	closed := dial(t, nodes[0]).NotifyClose(make(chan *amqp.Error, 1))
+	stopped := make(chan struct{})
+	go func() {
+		stop(t, nodes[0])
+		close(stopped)
+	}()
+	wantClosed(t, closed, "node is being stopped")
+	if led := leads(); len(led) > 0 {
+		t.Errorf("node 1 still leads groups %v when its client is closed", led)
+	}
+	<-stopped
 }
 
 // trio is a cluster of three.

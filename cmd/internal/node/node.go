@@ -334,6 +334,9 @@ func (n *Node) startRaft(listen string) error {
 		Fatal:  n.o.Fatal,
 		Answer: n.answerPeer,
 	})
+	if at := (*net.OpError)(nil); errors.As(err, &at) && at.Op == "listen" {
+		return occupied("peer", at)
+	}
 	if err != nil {
 		return err
 	}
@@ -424,11 +427,16 @@ func (n *Node) listen() error {
 		}
 		open, err := net.Listen("tcp", l.address)
 		if err != nil {
-			return fmt.Errorf("--%s: %w (give another address, or stop who has it)", l.flag, err)
+			return occupied(l.flag, err)
 		}
 		n.listeners = append(n.listeners, listener{open, l.protocol})
 	}
 	return nil
+}
+
+// occupied names the flag of an address that cannot be listened on.
+func occupied(flag string, err error) error {
+	return fmt.Errorf("--%s: %w (give another address, or stop who has it)", flag, err)
 }
 
 // adminTimeouts bound what a slow or silent caller can hold.

@@ -325,6 +325,18 @@ func TestANodeJoinsARunningClusterAndIsPromoted(t *testing.T) {
 	stop(t, second)
 }
 
+func TestAPeerAddressThatIsTakenIsNamedWithItsFlag(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	c := settings(t, 1)
+	c.Peer = taken.Addr().String()
+	_, err = Start(context.Background(), options(t, c))
+	wantError(t, err, "--peer: listen tcp "+c.Peer, "give another address")
+}
+
 func TestANodeIDThatTheClusterHasIsRefusedToJoin(t *testing.T) {
 	first := start(t, settings(t, 1))
 	ready(t, first)

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Stop drains the node: it is no longer ready, its clients are closed with 320 and resume elsewhere, leadership moves to
-// other nodes, and what is in memory is written. It ends with ctx at the latest, saying what was not done by then.
+// Stop drains the node: it is no longer ready, leadership moves to other nodes, whose clients notice nothing of what follows, its
+// own clients are closed with 320 and resume elsewhere, and what is in memory is written. It ends with ctx at the latest, saying what was not done by then.
 func (n *Node) Stop(ctx context.Context) error {
 	n.draining.Store(true)
 	n.log.Info("stopping", "clients", n.clients.Open())
+	n.raft.HandOver(ctx)
 	n.closeClients(ctx)
 	done := make(chan error, 1)
 	go func() {
