@@ -34,9 +34,9 @@ func TestLogIsKeptOnALeadersWordUntilThatIsOld(t *testing.T) {
 
 func TestDebtsOfALeaderAreItsSuccessors(t *testing.T) {
 	const lag, sent, from = 1000, 70, 80
-	old, net := sending(lag, 10, from)
+	old, d := sending(lag, 10, from)
+	net := old.env.network.(*sink)
 	old.term, old.lead = 5, &leadership{}
-	d := old.snapshots.owed[2]
 	d.sent.Store(sent)
 	d.look(0, old.ticks)
 	old.lend()
