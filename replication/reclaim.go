@@ -173,6 +173,9 @@ func (k *keeper) reclaim(ctx context.Context) {
 			kept++
 			continue
 		}
+		if k.n.inUse(segments[0]) {
+			return // since it was asked first: a snapshot may have been cut while something in the segment was live
+		}
 		if err := k.drop(segments[0]); err != nil {
 			if !errors.Is(err, log.ErrNeeded) && !errors.Is(err, log.ErrClosed) {
 				k.n.logger.Warn("cannot drop a log segment", "segment", segments[0].ID, "error", err)
@@ -220,13 +223,16 @@ func (k *keeper) drop(s log.SegmentInfo) error {
 
 // needless says whether no group needs any entry of the oldest segment, but for what is live in it.
 func (n *Node) needless(ctx context.Context, segments []log.SegmentInfo) bool {
+	if n.inUse(segments[0]) {
+		return false
+	}
 	after := int64(0)
 	for _, s := range segments[1:] {
 		after += s.Bytes
 	}
 	for _, r := range segments[0].Groups {
 		g := n.groups[r.Group]
-		if g == nil || n.pinned(r.Group, r.Last) {
+		if g == nil {
 			return false
 		}
 		limit := make(chan uint64, 1)
@@ -241,6 +247,11 @@ func (n *Node) needless(ctx context.Context, segments []log.SegmentInfo) bool {
 		}
 	}
 	return true
+}
+
+// inUse says whether somebody reads in a segment, or is going to.
+func (n *Node) inUse(s log.SegmentInfo) bool {
+	return slices.ContainsFunc(s.Groups, func(r log.GroupRange) bool { return n.pinned(r.Group, r.Last) })
 }
 
 // held says whether a segment is kept for a standby.
