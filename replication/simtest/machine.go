@@ -215,7 +215,9 @@ func (s *state) run(index uint64, commands []byte, keep bool) error {
 				s.Live[index] += int64(size)
 			}
 		case cmdAttach:
-			s.Standby, s.Position = true, d.uvarint()
+			if at := d.uvarint(); s.Since == 0 { // as in core, whose command names the state that it is for
+				s.Standby, s.Position = true, at
+			}
 		case cmdPromote:
 		}
 	}
