@@ -107,14 +107,33 @@ func TestSnapshotsAreStagedOneAtATime(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsNoMemberDoesNotRegister(t *testing.T) {
+func TestANodeRegistersWhereItIsAMemberOfNoStandby(t *testing.T) {
 	g, net := bare(1)
 	g.leader = 2
 	if g.askRegistration(); len(net.sent) != 1 {
 		t.Fatal("a member did not ask")
 	}
+	g.standby = true
+	if g.askRegistration(); len(net.sent) != 1 {
+		t.Error("a node of a standby asks")
+	}
+	g.standby = false
 	g.setMembers(firstMembership(map[uint64]string{2: "b", 3: "c"}))
 	if g.askRegistration(); len(net.sent) != 1 {
 		t.Error("a node that was removed asks on")
+	}
+}
+
+func TestAnEntryIsBoundedButForASingleBatch(t *testing.T) {
+	g, _ := leading()
+	small, big := arrival{2, forward{commands: make([]byte, entryBytes-100)}}, arrival{2, forward{commands: make([]byte, entryBytesMost)}}
+	for _, c := range []struct {
+		pending []arrival
+		want    int
+	}{{[]arrival{small, big}, 1}, {[]arrival{big, small}, 1}, {[]arrival{small, small, small}, 2}} {
+		g.lead.pending = c.pending
+		if n := g.fill(); n != c.want || len(g.lead.buffer) > entryBytesMost+100 {
+			t.Errorf("%d batches in an entry of %d bytes, want %d", n, len(g.lead.buffer), c.want)
+		}
 	}
 }
