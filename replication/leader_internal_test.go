@@ -137,3 +137,27 @@ func TestAnEntryIsBoundedButForASingleBatch(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyTheLastVoterCannotBeRemoved(t *testing.T) {
+	g := elected(t)
+	if err := g.admissible(request{verb: verbRemove, node: 2}); err != nil {
+		t.Errorf("a learner beside the only voter: %v", err)
+	}
+	if err := g.admissible(request{verb: verbRemove, node: 1}); err == nil {
+		t.Error("the last voter may go")
+	}
+}
+
+func TestLeadershipIsNotHandedToANodeThatIsSilent(t *testing.T) {
+	g, _ := leading()
+	g.env.mono = func() time.Duration { return time.Hour }
+	heard := time.Hour
+	g.env.heard = func(uint64) time.Duration { return heard }
+	if err := g.admissible(request{verb: verbTransfer, node: 3}); err != nil {
+		t.Errorf("a node that is heard: %v", err)
+	}
+	heard -= g.env.electionTime() + 1
+	if err := g.admissible(request{verb: verbTransfer, node: 3}); err == nil {
+		t.Error("a node that is silent is to lead")
+	}
+}
