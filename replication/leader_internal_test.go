@@ -7,6 +7,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
+
+	"github.com/understudy-mq/understudy/replication/log"
 )
 
 // elected is a bare group whose raft, in memory, leads as its only voter; node 2 is a learner.
@@ -159,5 +161,33 @@ func TestLeadershipIsNotHandedToANodeThatIsSilent(t *testing.T) {
 	heard -= g.env.electionTime() + 1
 	if err := g.admissible(request{verb: verbTransfer, node: 3}); err == nil {
 		t.Error("a node that is silent is to lead")
+	}
+}
+
+func TestAWordOfALaterTermIsNotTakenBack(t *testing.T) {
+	g, _ := bare(1)
+	g.term = 5 // raft may hear of the next term last
+	g.expected(3, expectation{7, 1, 4})
+	g.expected(2, expectation{6, 1, 1})
+	if g.target.leader != 3 || g.target.next != 4 {
+		t.Errorf("batches go to %+v", g.target)
+	}
+}
+
+// keptLog keeps what is to be written.
+type keptLog struct {
+	GroupLog
+	writes []log.Write
+}
+
+func (l *keptLog) Append(w log.Write, _ func()) { l.writes = append(l.writes, w) }
+
+func TestASnapshotIsOnDiskBeforeItIsInstalled(t *testing.T) {
+	g, _ := bare(1)
+	l := &keptLog{}
+	g.log = l
+	g.storageAppend(&pb.Message{Snapshot: &pb.Snapshot{Metadata: &pb.SnapshotMetadata{Index: new(uint64(90)), Term: new(uint64(3))}}})
+	if len(l.writes) != 1 || !l.writes[0].Sync || l.writes[0].SnapshotIndex != 90 || l.writes[0].SnapshotTerm != 3 {
+		t.Errorf("the log is told %+v", l.writes)
 	}
 }
