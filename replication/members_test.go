@@ -110,24 +110,6 @@ func TestLeaderMovesOnRequestFromAnyNode(t *testing.T) {
 	eventually(t, "the new leader leads", func() bool { return leaderOf(ms) == to })
 }
 
-func TestLeadershipIsNotHandedToANodeThatIsGone(t *testing.T) {
-	ms := cluster(t, 3)
-	for _, m := range ms {
-		<-m.reg
-	}
-	if err := ms[3].node.TransferLeader(within(t), 0, 3); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "node 3 leads", func() bool { return leaderOf(ms) == 3 })
-	last := func(id uint64) uint64 { return ms[id].group().Status().LastIndex }
-	eventually(t, "all have the whole log", func() bool { return last(1) == last(3) && last(2) == last(3) })
-	ms[1].stop()
-	ms[3].node.HandOver(within(t))
-	if s := ms[3].group().Status(); s.Leader != 2 {
-		t.Errorf("the group is led by node %d, want 2: 1 is gone", s.Leader)
-	}
-}
-
 func TestFollowerTooFarBehindIsBroughtUpByASnapshot(t *testing.T) {
 	ms := cluster(t, 3, func(m *member) {
 		m.machine.Keep = false

@@ -235,6 +235,11 @@ func TestBatchesWaitForTheWordOfANewLeader(t *testing.T) {
 	if got := net.batches(t); !slices.Equal(got, []uint64{2}) {
 		t.Errorf("to the new leader: %v", got)
 	}
+	g.expected(3, expectation{6, 6, 1})
+	g.pump()
+	if got := net.batches(t); got != nil {
+		t.Errorf("after a word about another registration: %v", got)
+	}
 }
 
 func TestBatchThatTheTransportDropsIsSentBeforeLaterOnes(t *testing.T) {
