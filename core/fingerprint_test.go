@@ -73,6 +73,7 @@ func delayedRecord() []byte {
 
 // derived are the fields beside rows that need not be in the fingerprint, each with its reason.
 var derived = map[string]string{
+	"vhost.sharing": "memory",
 	"vhost.counted": "counters", "vhost.buried": "counters", "queue.counters": "counters", "exchange.counters": "counters",
 	"session.counted": "counters",
 	"vhost.arrived":   "counters", "channel.publishes": "counters",
@@ -248,7 +249,7 @@ func change(v reflect.Value) {
 	}
 }
 
-// rowField is a replicated field, those of embedded structs included.
+// rowField is a replicated field, those of embedded structs and of letters included.
 type rowField struct {
 	name  string
 	value reflect.Value
@@ -258,8 +259,8 @@ func fieldsOf(r reflect.Value, typ string) []rowField {
 	var list []rowField
 	for i := range r.NumField() {
 		f := r.Type().Field(i)
-		if f.Anonymous {
-			list = append(list, fieldsOf(r.Field(i), typ)...)
+		if f.Anonymous || f.Type == reflect.TypeFor[letterRow]() {
+			list = append(list, fieldsOf(reflect.Indirect(r.Field(i)), typ)...)
 			continue
 		}
 		list = append(list, rowField{typ + "." + f.Name, r.Field(i)})
