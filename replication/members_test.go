@@ -110,7 +110,9 @@ func TestLeaderMovesOnRequestFromAnyNode(t *testing.T) {
 }
 
 func TestLeadershipIsNotHandedToANodeThatIsGone(t *testing.T) {
-	ms := cluster(t, 3)
+	ms := cluster(t, 3, func(m *member) {
+		m.opts.TickInterval = 100 * time.Millisecond // on a busy machine node 2 is not to seem silent, too
+	})
 	for _, m := range ms {
 		<-m.reg
 	}
