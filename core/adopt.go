@@ -65,7 +65,7 @@ func (m *Machine) move(c *consumer, from, to *channel) {
 	to.consumers = slices.Insert(to.consumers, at, c)
 	c.channel = to
 	for tag := from.flight.Next(1); tag != 0; tag = from.flight.Next(tag + 1) {
-		if r := from.flight.Get(tag); r.Consumer == c.Number && r.Flags&flagGathered == 0 {
+		if from.flight.Get(tag).Consumer == c.Number { // none is in a transaction (claimFor)
 			m.moveOne(c, from, to, tag)
 		}
 	}
@@ -104,7 +104,7 @@ func (m *Machine) adopt(c *consumer) {
 	}
 	if c.NoAck {
 		for tag := h.flight.Before(h.LastTag); tag != 0; tag = h.flight.Before(tag - 1) {
-			if r := h.flight.Get(tag); r.Consumer == c.Number && r.Flags&flagNoAck == 0 {
+			if h.flight.Get(tag).Consumer == c.Number {
 				m.giveBack(h, tag, entry.Released)
 			}
 		}

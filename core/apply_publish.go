@@ -247,7 +247,6 @@ func (m *Machine) dropParts(h *channel) {
 	if len(h.Parts) > 0 {
 		m.live.removeParts(m.takeParts(h))
 	}
-	h.PartBytes = 0
 }
 
 func (v *vhost) addContent(row contentRow) *content {

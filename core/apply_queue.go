@@ -113,9 +113,9 @@ func (m *Machine) applyQueueDeclare(x *entry.QueueDeclare) {
 		q = m.newQueue(h.session, x)
 		h.session.counters().QueuesCreated++
 	}
+	m.use(q)
 	if !x.Passive {
 		h.session.counters().QueuesDeclared++
-		m.use(q)
 		m.claimName(h, q)
 	}
 	m.expire(q)

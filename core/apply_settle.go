@@ -40,7 +40,7 @@ func (h *channel) reach(x *settlement, multiple bool) bool {
 		}
 		return h.unsettled(x.Last)
 	}
-	last := max(x.First, x.Last)
+	last := x.Last
 	for x.Last = x.First; x.Last < last && h.unsettled(x.Last); {
 		x.Last++
 	}
@@ -183,7 +183,7 @@ func countFailure(r *ready.Ref) {
 func (h *channel) failsAgain(tag uint64, outcome entry.Outcome) bool {
 	r := h.flight.Get(tag)
 	q := h.session.vhost.queueByID(r.Queue)
-	if q == nil || q.set.deliveryLimit == none || r.Flags&flagNoAck != 0 {
+	if q == nil || q.set.deliveryLimit == none {
 		return false
 	}
 	x := r.Ref

@@ -394,7 +394,7 @@ func (a *audit) channel(h *channel) {
 		}
 	})
 	for _, x := range h.Resent {
-		if r := h.flight.Get(x.Tag); r != nil && !x.Settled {
+		if r := h.flight.Get(x.Tag); r != nil {
 			t := of[r.Consumer]
 			t.unwritten++
 			t.bytes += uint64(r.Size)
@@ -417,7 +417,10 @@ func (a *audit) channel(h *channel) {
 		t := of[c.Number]
 		same(a, c.InFlight, t.inFlight, "%s: in flight to %s", where, c.Tag)
 		same(a, c.Owed, t.owed, "%s: owed to %s", where, c.Tag)
-		if c.windowed() && !c.Claim {
+		if !c.windowed() {
+			t.unwritten, t.bytes = 0, 0
+		}
+		if !c.Claim {
 			same(a, c.Unwritten, t.unwritten, "%s: unwritten to %s", where, c.Tag)
 			same(a, c.UnwrittenBytes, t.bytes, "%s: unwritten bytes to %s", where, c.Tag)
 		}

@@ -39,6 +39,7 @@ func TestCountersCountWhatPasses(t *testing.T) {
 		&entry.QueuePurge{Ref: ref, Name: "q"}, &entry.Get{Ref: ref, Queue: "q"},
 		publish("c"), publish("d"), &entry.Consume{Ref: ref, Queue: "q", Tag: "t"}, &entry.Cancel{Ref: ref, Tag: "t"},
 		publish("e"), &entry.Consume{Ref: ref, Queue: "q", Tag: "u", NoAck: true})
+	d.Batch(1, &entry.Written{Ref: ref, Tag: 1 << 40}) // what needs no acknowledgement is none by being written
 	want := core.Counters{
 		Node: 1, Published: 9, PublishedConfirm: 9, PublishedBytes: 9, SessionsOpened: 1, Routed: 7, Dropped: 1, Returned: 1, Confirmed: 9, Got: 2, GotNoAck: 1, GotEmpty: 1,
 		Redelivered: 1, Acknowledged: 1, Delivered: 2, DeliveredNoAck: 1, ChannelsOpened: 1, QueuesDeclared: 3, QueuesCreated: 2,

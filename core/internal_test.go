@@ -82,4 +82,50 @@ func TestReconnectingDoesNotGrowAChannel(t *testing.T) {
 	if h.flight.Len() != 1 || len(h.Runs) > 4 {
 		t.Errorf("%d runs for %d deliveries", len(h.Runs), h.flight.Len())
 	}
+	if n := len(m.session[1].Takeovers); n > takeoversMax {
+		t.Errorf("%d takeovers are remembered, at most %d should be", n, takeoversMax)
+	}
+}
+
+func TestAnExpirationIsANumberOfMillisecondsOrNothing(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "60000": 60_000, "007": 7, "999999999999999": expiryMax,
+		"": none, "1000000000000000": none, "-1": none, "1:": none, "/1": none, "1.5": none,
+	} {
+		if got := milliseconds([]byte(text)); got != want {
+			t.Errorf("expiration %q is %d ms, want %d", text, got, want)
+		}
+	}
+}
+
+// TestFailuresAreCountedAsFarAsTheirBitsGo: one more must not make them few, nor touch the flags below.
+func TestFailuresAreCountedAsFarAsTheirBitsGo(t *testing.T) {
+	r := ready.Ref{Flags: flagRedelivered | (1<<(32-countShift)-2)<<countShift}
+	for range 3 {
+		countFailure(&r)
+	}
+	if want := uint32(flagRedelivered | (1<<(32-countShift)-1)<<countShift); r.Flags != want {
+		t.Errorf("flags are %x, want %x", r.Flags, want)
+	}
+}
+
+// TestAChannelThatIsOpenedHasTagsLeft: below 2^53, from where on some clients cannot tell them apart.
+func TestAChannelThatIsOpenedHasTagsLeft(t *testing.T) {
+	for _, c := range []struct {
+		tags uint64
+		want EffectKind
+	}{{lastTagMax - 1, EffectReply}, {lastTagMax, EffectRefused}} {
+		m := populated(t)
+		s := m.session[1]
+		s.Tags = c.tags
+		fx := &Effects{}
+		_, _, seq := m.Incarnation(1)
+		open := entry.Append(nil, &entry.ChannelOpen{Ref: entry.Ref{Session: 1, Epoch: s.Epoch, Channel: 9}})
+		if err := m.Apply(1000, entry.AppendBatch(entry.AppendHeader(nil, 1000), 1, 1, seq+1, open), fx); err != nil {
+			t.Fatal(err)
+		}
+		if len(fx.List) != 1 || fx.List[0].Kind != c.want {
+			t.Errorf("a channel whose last tag is %d: effects %v", c.tags, fx.List)
+		}
+	}
 }

@@ -133,15 +133,14 @@ func (m *Machine) expireLane(q *queue, lane *ready.List, spare bool) bool {
 }
 
 // expire is expireLane for every lane.
-func (m *Machine) expire(q *queue) bool {
+func (m *Machine) expire(q *queue) {
 	if q.notes.Len() == 0 {
-		return true
+		return
 	}
-	done := m.expireLane(q, &q.ready.zero, false)
+	m.expireLane(q, &q.ready.zero, false)
 	for i := range q.ready.more {
-		done = m.expireLane(q, &q.ready.more[i], false) && done
+		m.expireLane(q, &q.ready.more[i], false)
 	}
-	return done
 }
 
 // over says whether the queue holds more than it may.

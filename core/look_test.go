@@ -86,6 +86,8 @@ type QueueLook struct {
 	KeyGiven         bool
 	KeepsDeadLetters bool // no command that makes one there ends it too
 	ExpiresAtOnce    bool // whatever is not delivered at once
+	TTL              int64
+	MaxPriority      uint8
 }
 
 // QueueLooks answers the queues by vhost and id.
@@ -95,7 +97,7 @@ func QueueLooks(m *Machine) map[[2]uint32]QueueLook {
 		for _, q := range v.queues {
 			all[[2]uint32{q.Vhost, q.ID}] = QueueLook{Name: q.Name, Limited: q.trims, DeliveryLimit: q.set.deliveryLimit, DeadLetters: q.set.deadLetters,
 				Exchange: q.set.deadExchange, Key: q.set.deadKey, KeyGiven: q.set.hasDeadKey, ExpiresAtOnce: q.set.ttl == 0,
-				KeepsDeadLetters: !q.trims && !q.rejects() && q.set.ttl != 0}
+				KeepsDeadLetters: !q.trims && !q.rejects() && q.set.ttl != 0, TTL: q.set.ttl, MaxPriority: q.set.maxPriority}
 		}
 	}
 	return all

@@ -23,9 +23,8 @@ type again struct {
 
 // resent is a delivery that was sent again.
 type resent struct {
-	Tag     uint64
-	After   uint64 // the highest tag when it was
-	Settled bool   // nothing is to be renewed for it any more
+	Tag   uint64
+	After uint64 // the highest tag when it was
 }
 
 func (a *again) code(c *rowCoder) {
@@ -42,7 +41,6 @@ func (a *again) code(c *rowCoder) {
 	for i := range a.Resent {
 		c.u64(&a.Resent[i].Tag)
 		c.u64(&a.Resent[i].After)
-		c.boolean(&a.Resent[i].Settled)
 	}
 }
 
@@ -138,7 +136,6 @@ func (m *Machine) reclaimOne(h *channel, tag uint64, keep, failed bool) {
 		if countFailure(&r.Ref); q.failedTooOften(&r.Ref) {
 			m.mark(h, tag, 0, flagOwed)
 			m.takeFlight(h, tag)
-			r.Flags &^= flagAgain
 			m.bury(q, &r.Ref, reasonDeliveryLimit)
 			h.session.Released++
 			return
@@ -192,9 +189,8 @@ func (m *Machine) settleAgain(h *channel, r *ledger.Record, tag uint64) {
 	if r.Flags&flagOwed != 0 {
 		m.owedOne(h, r)
 	}
-	for i := range h.Resent {
-		if x := &h.Resent[i]; x.Tag == tag && !x.Settled {
-			x.Settled = true
+	for _, x := range h.Resent {
+		if x.Tag == tag {
 			m.unwritten(h, r)
 		}
 	}
@@ -225,9 +221,6 @@ func (m *Machine) writtenAgain(h *channel, tag uint64) uint64 {
 		}
 	}
 	for _, x := range h.Resent[:n] {
-		if x.Settled {
-			continue
-		}
 		if r := h.flight.Get(x.Tag); r != nil {
 			m.unwritten(h, r)
 			if c := m.holder(h, r); c != nil {

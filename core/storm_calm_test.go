@@ -4,6 +4,7 @@ import (
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/coretest"
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
 )
 
 // published is a publish that its session identifies.
@@ -25,6 +26,9 @@ type calm struct {
 	queues  map[[2]uint32]core.QueueLook
 	last    map[uint32]core.Minted
 	refused bool // a command of the entry was
+
+	records map[message.Loc]taken     // what was published, whatever became of it
+	entered map[published]message.Loc // what a queue has had
 
 	kept     map[core.MessageOf]core.Letter
 	topology uint64
@@ -59,6 +63,8 @@ func (c *calm) after(effects []core.Effect) {
 	if len(c.cmds) == 1 { // else it may have been out meanwhile
 		c.inOrder(has)
 	}
+	c.note()
+	c.marked(has, still)
 	c.inquire(has, still)
 	c.answered(effects)
 	c.once(has, len(only(effects, core.EffectConfirmed)) > 0)

@@ -286,17 +286,8 @@ func (q *inquest) corpse(vhost, id uint32, x *core.Letter) corpse {
 
 // published are the messages that the entry's publish has become.
 func (q *inquest) published(vhost uint32) (list []corpse) {
-	p := q.cmds[0].(*entry.Publish)
-	var r message.Record
-	if err := message.ParseRecord(p.Record, &r); err != nil {
-		return nil
-	}
-	properties, _ := message.ParseProperties(r.Properties)
-	headers, _ := message.ParseTable(properties.Headers)
-	x := core.Letter{Key: string(r.RoutingKey), CC: texts(headers, "CC"), BCC: texts(headers, "BCC"), Priority: properties.Priority}
-	if core.RoutesByHeaders(q.d.Machine, vhost) && len(properties.Headers) > 0 {
-		x.Headers = message.AppendTable(nil, headers)
-	}
+	r, properties := read(q.cmds[0].(*entry.Publish))
+	x := letterOf(&r, &properties, core.RoutesByHeaders(q.d.Machine, vhost))
 	keys := append(append([]string{x.Key}, x.CC...), x.BCC...)
 	for _, id := range core.RoutesOf(q.d.Machine, vhost, string(r.Exchange), keys, properties.Headers, q.last[vhost].Messages) {
 		c := q.corpse(vhost, id, &x)
@@ -306,17 +297,6 @@ func (q *inquest) published(vhost uint32) (list []corpse) {
 		list = append(list, c)
 		if c.letter = nil; len(r.Exchange) == 0 {
 			list = append(list, c) // one that needs no letter
-		}
-	}
-	return list
-}
-
-func texts(t message.Table, key string) (list []string) {
-	value, _ := t.Get(key)
-	all, _ := value.([]any)
-	for _, x := range all {
-		if text, ok := x.(string); ok {
-			list = append(list, text)
 		}
 	}
 	return list

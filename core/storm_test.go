@@ -11,6 +11,7 @@ import (
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/coretest"
 	"github.com/understudy-mq/understudy/core/entry"
+	"github.com/understudy-mq/understudy/core/message"
 )
 
 var (
@@ -54,7 +55,7 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	x := &storm{T: t, seed: seed, r: rand.New(rand.NewPCG(seed, 2))}
 	x.d = coretest.NewOf(x, pick(x, core.New, core.NewFrugal, core.NewNarrow))
 	x.d.Audit = core.Audit
-	x.calm = calm{t: x, d: x.d, taken: map[published]int64{}, seen: &inquests{}}
+	x.calm = calm{t: x, d: x.d, taken: map[published]int64{}, records: map[message.Loc]taken{}, entered: map[published]message.Loc{}, seen: &inquests{}}
 	return x
 }
 

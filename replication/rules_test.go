@@ -21,12 +21,13 @@ import (
 // sink is a network that keeps what was sent.
 type sink struct {
 	sent []transport.Frame
+	to   []uint64 // of each that was ever sent
 	down bool
 }
 
-func (s *sink) Send(_ uint64, f transport.Frame) bool {
+func (s *sink) Send(to uint64, f transport.Frame) bool {
 	if !s.down {
-		s.sent = append(s.sent, f)
+		s.sent, s.to = append(s.sent, f), append(s.to, to)
 	}
 	return !s.down
 }
@@ -234,6 +235,11 @@ func TestBatchesWaitForTheWordOfANewLeader(t *testing.T) {
 	if got := net.batches(t); !slices.Equal(got, []uint64{2}) {
 		t.Errorf("to the new leader: %v", got)
 	}
+	g.expected(3, expectation{6, 6, 1})
+	g.pump()
+	if got := net.batches(t); got != nil {
+		t.Errorf("after a word about another registration: %v", got)
+	}
 }
 
 func TestBatchThatTheTransportDropsIsSentBeforeLaterOnes(t *testing.T) {
@@ -428,6 +434,7 @@ func FuzzWire(f *testing.F) {
 		_, _ = decodeResponse(b)
 		_, _ = decodeMembership(b)
 		_, _ = decodeAppend(b)
+		_, _ = decodeLoan(b)
 	})
 }
 

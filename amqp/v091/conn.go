@@ -53,6 +53,7 @@ type Conn struct {
 	calls   bool       // the read was interrupted, for the reader to heed
 	resumed []*waiting // that have waited long enough
 	session Session
+	broken  error // why the writer could not go on
 	info    Info
 }
 
@@ -94,6 +95,7 @@ func (c *Conn) Serve(opened func()) {
 		c.write()
 	}()
 	err := c.read()
+	c.mourn(err)
 	c.heedless()
 	c.recv.dropHeld()
 	if c.recv.phase == finished {
@@ -288,6 +290,7 @@ func (c *Conn) write() {
 		}
 		events, notices, last = c.out.take(events, notices)
 		if err := c.turn(&clock, events, notices); err != nil {
+			c.breaks(err)
 			c.end()
 			return
 		}

@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -71,7 +73,17 @@ func verb(use, short string, args cobra.PositionalArgs, run func(c *client, args
 
 // do sends a request and answers the body of a success. Errors carry the reason that the node gave.
 func (c *client) do(method, path string, body any) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.patience, callTimeout))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	text, err := c.ask(ctx, method, path, body)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("interrupted: %s may have done what it was asked for, or do it yet", c.url)
+	}
+	return text, err
+}
+
+func (c *client) ask(ctx context.Context, method, path string, body any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.patience, callTimeout))
 	defer cancel()
 	r, err := c.request(ctx, method, path, body)
 	if err != nil {

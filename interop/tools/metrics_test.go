@@ -17,6 +17,7 @@ var shown = []string{
 	"rabbitmq_identity_info", "rabbitmq_build_info", "rabbitmq_queues", "rabbitmq_queue_messages_ready", "rabbitmq_queue_messages_unacked",
 	"rabbitmq_queue_messages", "rabbitmq_connections", "rabbitmq_channels", "rabbitmq_consumers", "rabbitmq_global_publishers", "rabbitmq_global_consumers",
 	"rabbitmq_process_resident_memory_bytes", "rabbitmq_process_open_fds", "rabbitmq_process_max_fds", "rabbitmq_disk_space_available_bytes",
+	"rabbitmq_process_open_tcp_sockets", "rabbitmq_process_max_tcp_sockets",
 	"rabbitmq_erlang_uptime_seconds", "rabbitmq_raft_commit_index", "rabbitmq_raft_last_written_index", "rabbitmq_raft_term",
 	"rabbitmq_raft_commit_latency_seconds", "rabbitmq_raft_log_commit_index", "rabbitmq_raft_log_last_applied_index",
 }

@@ -200,6 +200,25 @@ func TestFlippedBitInSyncedBytesStopsTheOpen(t *testing.T) {
 	}
 }
 
+func TestFlippedBitInABigEntryOrItsChecksumsStopsTheOpen(t *testing.T) {
+	const size = 5*chunkBytes + 100
+	files := killed(t, Write{Entries: testEntries(1, 1, 1, 1, size)}, Write{Entries: testEntries(1, 2, 2, 1, 10)}, Write{Entries: testEntries(1, 3, 3, 1, 10)})
+	for _, r := range recordsOf(t, diskOf(t, files)) {
+		if len(r.Data) != size {
+			continue
+		}
+		name := segmentName(r.Segment)
+		for _, at := range []int64{size / 2, size - 1, int64(padded(size)) + 2, int64(padded(size)) + 4*int64(chunksOf(size)) - 1} {
+			at += r.Offset + recordHeaderBytes
+			files[name][at] ^= 8
+			wantDamage(t, diskOf(t, files), name, r.Offset, r.Offset)
+			files[name][at] ^= 8
+		}
+		return
+	}
+	t.Fatal("there is no big entry")
+}
+
 func TestFlippedBitInAHeaderStopsTheOpen(t *testing.T) {
 	files := killed(t, Write{Entries: testEntries(1, 1, 90, 1, 1000)})
 	for name, b := range files {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // faults injects an error into the operations of some kinds while it is on.
@@ -65,19 +66,24 @@ func TestFailedWriteOrSyncIsFatalAndAcknowledgesNothing(t *testing.T) {
 }
 
 func TestGapInAppendedEntriesIsFatal(t *testing.T) {
-	o := testOptions(t, vfs.NewMem())
-	var fatal error
-	o.Fatal = func(err error) { fatal = err }
-	l := mustOpen(t, o)
-	acked := func() { t.Error("acknowledged") }
-	l.Group(1).Append(Write{Entries: testEntries(1, 2, 2, 1, 10), Sync: true}, acked)
-	l.Group(2).Append(Write{Entries: testEntries(2, 1, 1, 1, 10), Sync: true}, acked)
-	if err := l.flush(); !errors.Is(err, ErrClosed) {
-		t.Errorf("flush: %v", err)
-	}
-	mustClose(t, l)
-	if fatal == nil {
-		t.Fatal("entry 2 was taken into an empty log")
+	for name, entries := range map[string][]*raftpb.Entry{
+		"before them":  testEntries(1, 2, 2, 1, 10),
+		"between them": append(testEntries(1, 1, 1, 1, 10), testEntries(1, 3, 3, 1, 10)...),
+	} {
+		o := testOptions(t, vfs.NewMem())
+		var fatal error
+		o.Fatal = func(err error) { fatal = err }
+		l := mustOpen(t, o)
+		acked := func() { t.Error("acknowledged") }
+		l.Group(1).Append(Write{Entries: entries, Sync: true}, acked)
+		l.Group(2).Append(Write{Entries: testEntries(2, 1, 1, 1, 10), Sync: true}, acked)
+		if err := l.flush(); !errors.Is(err, ErrClosed) {
+			t.Errorf("flush: %v", err)
+		}
+		mustClose(t, l)
+		if fatal == nil {
+			t.Errorf("entries were taken into an empty log with a gap %s", name)
+		}
 	}
 }
 

@@ -170,6 +170,29 @@ func TestFilesAreRecycledAndSparesBounded(t *testing.T) {
 	}
 }
 
+func TestFilesOfAnotherSizeAreNotUsedAgain(t *testing.T) {
+	mem := vfs.NewMem()
+	o := testOptions(t, mem)
+	l := mustOpen(t, o)
+	appendSync(t, l.Group(1), Write{Entries: testEntries(1, 1, 200, 4, 1000)})
+	mustClose(t, l)
+	o.SegmentBytes *= 2
+	l = mustOpen(t, o)
+	appendSync(t, l.Group(1), Write{Entries: testEntries(1, 201, 400, 4, 1000)})
+	l.Group(1).TruncateTo(400, 4)
+	dropAll(t, l)
+	mustClose(t, l)
+	found, err := list(mem, "/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range found.spares { // what was dropped went there at once, or not at all
+		if info, err := mem.Stat(l.sparePath(n)); err != nil || info.Size() != o.SegmentBytes {
+			t.Errorf("a spare file has %d bytes, want %d (%v)", info.Size(), o.SegmentBytes, err)
+		}
+	}
+}
+
 func TestPinKeepsTruncatedEntriesReadable(t *testing.T) {
 	o := testOptions(t, vfs.NewMem())
 	o.TailBytes = 1

@@ -153,7 +153,7 @@ func TestValidateListsEveryFaultAtOnce(t *testing.T) {
 	c := Config{
 		Data: "", NodeID: 0, AMQP: "5672", AMQPS: "x:y", Admin: ":70000", Peer: "", Groups: 65, Join: "ftp://x",
 		PeerTLSCert: "only", TLSLoginFrom: "SAN", DefaultUser: "", MaxMessageBytes: MessageBytesMax + 1, DrainSeconds: -1, MemoryHigh: 1.1, DiskFreeMin: "1XB", LogLevel: "loud", LogFormat: "xml",
-		Cluster: "1=", Standby: true, StandbyClients: "eat", LinkServeTokenFile: "t", LinkTLSCert: "c", LinkHoldDiskPercent: 101,
+		Cluster: "1=", Standby: true, LoadDefinitions: "d", StandbyClients: "eat", LinkServeTokenFile: "t", LinkTLSCert: "c", LinkHoldDiskPercent: 101,
 	}
 	var f Faults
 	if !errors.As(c.Validate(), &f) {
@@ -162,7 +162,7 @@ func TestValidateListsEveryFaultAtOnce(t *testing.T) {
 	for _, key := range []string{
 		"data", "node-id", "amqp", "amqps", "admin", "peer", "groups", "join", "tls-login-from", "peer-tls-cert", "default-user",
 		"max-message-bytes", "memory-high", "disk-free-min", "drain-seconds", "log-level", "log-format", "cluster",
-		"link-source", "standby", "standby-clients", "link-tls-cert", "link-hold-seconds", "link-hold-disk-percent",
+		"link-source", "standby", "load-definitions", "standby-clients", "link-tls-cert", "link-hold-seconds", "link-hold-disk-percent",
 	} {
 		if !strings.Contains("\n"+f.Error(), "\n--"+key+": ") {
 			t.Errorf("no fault of --%s in:\n%v", key, f)

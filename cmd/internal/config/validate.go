@@ -157,6 +157,9 @@ func (c Config) checkLink(f *Faults) {
 	if c.Standby && c.Join != "" {
 		f.add("standby", "goes without --join: a node that joins is what its cluster is")
 	}
+	if c.LoadDefinitions != "" && (c.Standby || c.LinkSeed != 0) {
+		f.add("load-definitions", "goes without --standby and --link-seed: a standby has what its source has")
+	}
 	if c.StandbyClients != ClientsRefuse && c.StandbyClients != ClientsPark {
 		f.add("standby-clients", "%q is neither %s nor %s", c.StandbyClients, ClientsRefuse, ClientsPark)
 	}

@@ -96,7 +96,7 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 		`rabbitmq_global_messages_get_empty_total{protocol="amqp091"} 8`,
 		"understudy_sessions_attached_total 9",
 		"rabbitmq_queues 11", "rabbitmq_queue_messages_ready 12", "rabbitmq_queue_messages_unacked 13", "rabbitmq_queue_messages 25",
-		"rabbitmq_consumers 14", "rabbitmq_connections 15", "rabbitmq_channels 16",
+		"rabbitmq_consumers 14", "rabbitmq_connections 15", "rabbitmq_process_open_tcp_sockets 15", "rabbitmq_channels 16",
 		"understudy_sessions_attached 19", "understudy_sessions_detached 20", "understudy_sessions_resumed_total 31",
 		"understudy_sessions_taken_over_total 32", "understudy_sessions_expired_total 33", "understudy_sessions_redelivered_total 34",
 		"understudy_sessions_duplicates_dropped_total 35",
@@ -114,7 +114,7 @@ func TestMetricsSayWhatTheNodeSays(t *testing.T) {
 			t.Errorf("no line %q", line)
 		}
 	}
-	for _, name := range []string{"rabbitmq_process_open_fds", "rabbitmq_process_max_fds", "rabbitmq_disk_space_available_bytes", "go_goroutines", "process_cpu_seconds_total"} {
+	for _, name := range []string{"rabbitmq_process_open_fds", "rabbitmq_process_max_fds", "rabbitmq_process_max_tcp_sockets", "rabbitmq_disk_space_available_bytes", "go_goroutines", "process_cpu_seconds_total"} {
 		if !strings.Contains(text, "\n"+name+" ") {
 			t.Errorf("no %s", name)
 		}
