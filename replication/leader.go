@@ -54,6 +54,7 @@ type arrival struct {
 
 func (g *Group) startLeading() {
 	g.lead = &leadership{term: g.term, since: g.env.mono(), nodes: map[uint64]*intake{}}
+	g.takeOver()
 	if !g.standby {
 		g.takeOffice()
 	}

@@ -26,7 +26,8 @@ type Machine interface {
 	Checkpoint(done func(error)) bool
 
 	// Incarnation is a node's registration in the state: its newest incarnation, the nonce it was made for, and the
-	// sequence number of its last batch. The nonce is 0 when the node is marked down (NodeDown) or was never up.
+	// sequence number of its last batch. The nonce is 0 when the node is marked down (NodeDown) or was never up. What was marked down comes
+	// back with another nonce only: NodeUp is repeated, and may be applied after NodeDown.
 	Incarnation(node uint64) (incarnation, nonce, seq uint64)
 	// Stamp is the newest stamp applied (Unix ms); NextDeadline the stamp at which something is due, 0 if nothing is.
 	Stamp() int64

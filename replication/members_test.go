@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -170,6 +171,69 @@ func TestLogIsGivenBackWhenNothingInItIsLive(t *testing.T) {
 	if m.machine.Evacuated > 0 {
 		t.Error("content was moved out though the log was within its bounds")
 	}
+}
+
+// observed is a machine that has something happen when the log's keeper looks what is live, and counts the checkpoints it asks for.
+type observed struct {
+	*simtest.Machine
+	looked      func(references int)
+	checkpoints *atomic.Int64
+}
+
+func (o observed) Live(from, to uint64) (int, int64) {
+	references, bytes := o.Machine.Live(from, to)
+	o.looked(references)
+	return references, bytes
+}
+
+func (o observed) Checkpoint(done func(error)) bool {
+	o.checkpoints.Add(1)
+	return o.Machine.Checkpoint(done)
+}
+
+// A snapshot that is cut while the keeper looks for what is live may need what was so a moment ago.
+func TestLogThatIsPinnedWhileItIsLookedThroughIsKept(t *testing.T) {
+	m := options(t, 1)
+	m.opts.SegmentBytes, m.opts.CheckpointBytes = 64<<10, 64<<10
+	var checkpoints atomic.Int64
+	var release func()
+	var first uint64
+	pinned := make(chan struct{})
+	look := sync.OnceFunc(func() {
+		first, release = m.group().Status().FirstIndex, m.node.Pin(0, 0)
+		close(pinned)
+	})
+	m.opts.Machines[0] = observed{Machine: m.machine, checkpoints: &checkpoints, looked: func(references int) {
+		if references == 0 {
+			look()
+		}
+	}}
+	m.start()
+	defer m.stop()
+	<-m.reg
+	fill := func() {
+		for range 8 {
+			if err := m.group().Submit(simtest.Bytes(32<<10), 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill()
+	eventually(t, "applied", func() bool { return m.machine.Count() == 8 })
+	fill()
+	if err := m.group().Submit(simtest.Settle(), 1); err != nil {
+		t.Fatal(err)
+	}
+	<-pinned
+	for round, at := int64(1), checkpoints.Load(); round <= 2; round++ { // the one that looked is over, and another one
+		fill()
+		eventually(t, "a checkpoint", func() bool { return checkpoints.Load() >= at+round })
+	}
+	if now := m.group().Status().FirstIndex; now != first {
+		t.Errorf("the log begins at entry %d, and was pinned when it began at %d", now, first)
+	}
+	release()
+	eventually(t, "the log is given back", func() bool { return m.group().Status().FirstIndex > first })
 }
 
 func TestSurvivorsAreMovedOutWhenTheLogIsOverItsBounds(t *testing.T) {

@@ -346,6 +346,9 @@ func received(from uint64, f transport.Frame) (e event, err error) {
 		return event{kind: eventForward, from: from, size: len(fw.commands), forward: fw}, err
 	case transport.Replay:
 		return receiveReplay(from, f.Payload)
+	case transport.Lent:
+		l, err := decodeLoan(f.Payload)
+		return event{kind: eventCall, from: from, size: len(f.Payload), call: func(g *Group) { g.takeLoan(l) }}, err
 	case transport.Expect:
 		x, err := decodeExpectation(f.Payload)
 		return event{kind: eventExpect, from: from, expect: x}, err

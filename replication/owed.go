@@ -16,7 +16,7 @@ const (
 	// owedElections is for how many election times a follower may be without progress before its log is not kept any longer: it has
 	// died or hangs. Five minutes by default, for while it installs it makes none.
 	owedElections = 200
-	// pauseElections is for how many election times no snapshot is cut after a follower was given up: another one would end as this one did.
+	// pauseElections is for how many election times at most no snapshot is cut after a follower was given up.
 	pauseElections = 40
 )
 
@@ -29,6 +29,7 @@ type debt struct {
 	sending bool         // its stream goes on; what follows is known when it has ended
 	goal    uint64       // what was committed by then
 	written int64        // bytes that the node's log had written when the stream began
+	began   uint64       // tick of that
 	match   uint64       // how far the follower was known to be
 	seen    int64        // sent, when it was looked at last
 	tick    uint64       // when either was last more than before
@@ -43,7 +44,7 @@ func (g *Group) owe(to, index uint64) *debt {
 	if old := s.owed[to]; old != nil && old.sending {
 		old.stop()
 	}
-	d := &debt{index: index, sending: true, stop: func() {}, written: g.env.written(), tick: g.ticks}
+	d := &debt{index: index, sending: true, stop: func() {}, written: g.env.written(), began: g.ticks, tick: g.ticks}
 	s.owed[to] = d
 	return d
 }
@@ -56,6 +57,7 @@ func (g *Group) sent(to uint64, d *debt, arrived bool) {
 		delete(g.snapshots.owed, to)
 	default:
 		d.sending, d.goal, d.tick = false, g.commit, g.ticks
+		g.lend()
 	}
 }
 
@@ -77,7 +79,7 @@ func (g *Group) settle(followers []progress) {
 		default:
 			if why := g.tooMuch(d); why != "" {
 				g.logger.Warn("the log is not kept any longer for a follower that needs a snapshot", "node", id, "index", d.index, "reason", why)
-				g.snapshots.pause(g.ticks + pauseElections*uint64(g.env.opts.ElectionTicks))
+				g.pause(g.ticks - d.began)
 				g.letGo(id, d)
 			}
 		}
@@ -103,6 +105,13 @@ func (g *Group) tooMuch(d *debt) string {
 		return "the volume is too full"
 	}
 	return ""
+}
+
+// pause has no snapshot cut for a while after one that was for nothing: for as long as that took, lest more than half of the time goes into
+// them, but from one to pauseElections election times.
+func (g *Group) pause(took uint64) {
+	t := uint64(g.env.opts.ElectionTicks)
+	g.snapshots.paused = max(g.snapshots.paused, g.ticks+min(max(took, t), pauseElections*t))
 }
 
 // letGo ends a debt, and with it the stream that it is for.

@@ -85,14 +85,15 @@ func (a *appended) behind(bytes int64) uint64 {
 }
 
 // needless is the newest entry that neither a restart nor a follower needs from the log. Slow followers hold at most
-// FollowerLagBytes, but after a snapshot (debt); a follower itself keeps a quarter of that, for when it leads.
+// FollowerLagBytes, but after a snapshot (debt); a follower itself keeps a quarter of that, for when it leads, and what the leader
+// keeps for one with a snapshot (loan).
 func (g *Group) needless() uint64 { return g.needlessBefore(0) }
 
 // needlessBefore is needless for entries that after bytes of the node's log, of all groups, follow: the entries of a
 // group that is quiet must not hold what other groups append for ever.
 func (g *Group) needlessBefore(after int64) uint64 {
 	durable, _ := g.machine.Durable()
-	limit := min(durable, g.snapshots.floor())
+	limit := min(durable, g.snapshots.floor(), g.kept())
 	lag := g.env.opts.FollowerLagBytes
 	if g.lead == nil {
 		lag /= 4
@@ -172,6 +173,9 @@ func (k *keeper) reclaim(ctx context.Context) {
 			kept++
 			continue
 		}
+		if k.n.inUse(segments[0]) {
+			return // since it was asked first: a snapshot may have been cut while something in the segment was live
+		}
 		if err := k.drop(segments[0]); err != nil {
 			if !errors.Is(err, log.ErrNeeded) && !errors.Is(err, log.ErrClosed) {
 				k.n.logger.Warn("cannot drop a log segment", "segment", segments[0].ID, "error", err)
@@ -219,13 +223,16 @@ func (k *keeper) drop(s log.SegmentInfo) error {
 
 // needless says whether no group needs any entry of the oldest segment, but for what is live in it.
 func (n *Node) needless(ctx context.Context, segments []log.SegmentInfo) bool {
+	if n.inUse(segments[0]) {
+		return false
+	}
 	after := int64(0)
 	for _, s := range segments[1:] {
 		after += s.Bytes
 	}
 	for _, r := range segments[0].Groups {
 		g := n.groups[r.Group]
-		if g == nil || n.pinned(r.Group, r.Last) {
+		if g == nil {
 			return false
 		}
 		limit := make(chan uint64, 1)
@@ -240,6 +247,11 @@ func (n *Node) needless(ctx context.Context, segments []log.SegmentInfo) bool {
 		}
 	}
 	return true
+}
+
+// inUse says whether somebody reads in a segment, or is going to.
+func (n *Node) inUse(s log.SegmentInfo) bool {
+	return slices.ContainsFunc(s.Groups, func(r log.GroupRange) bool { return n.pinned(r.Group, r.Last) })
 }
 
 // held says whether a segment is kept for a standby.

@@ -21,12 +21,13 @@ import (
 // sink is a network that keeps what was sent.
 type sink struct {
 	sent []transport.Frame
+	to   []uint64 // of each that was ever sent
 	down bool
 }
 
-func (s *sink) Send(_ uint64, f transport.Frame) bool {
+func (s *sink) Send(to uint64, f transport.Frame) bool {
 	if !s.down {
-		s.sent = append(s.sent, f)
+		s.sent, s.to = append(s.sent, f), append(s.to, to)
 	}
 	return !s.down
 }
@@ -433,6 +434,7 @@ func FuzzWire(f *testing.F) {
 		_, _ = decodeResponse(b)
 		_, _ = decodeMembership(b)
 		_, _ = decodeAppend(b)
+		_, _ = decodeLoan(b)
 	})
 }
 

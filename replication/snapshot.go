@@ -32,6 +32,7 @@ type snapshots struct {
 	handed   []*cut           // raft knows of them; their MsgSnap is yet to come out
 	owed     map[uint64]*debt // by follower
 	paused   uint64           // no snapshot is cut before this tick
+	lent     map[uint64]loan  // by follower: of other nodes that lead
 
 	staging  sync.Mutex // guards the five below: a stream's goroutine and the group's
 	busy     bool       // from the beginning of a stage until its snapshot is installed or refused
@@ -131,14 +132,11 @@ func (g *Group) streamed(to uint64, d *debt, err error) {
 	status := raft.SnapshotFinish
 	if err != nil {
 		status = raft.SnapshotFailure
-		g.snapshots.pause(g.ticks + uint64(g.env.opts.ElectionTicks)) // a cut costs a checkpoint, and what was in the way may stay for a while
+		g.pause(0) // a cut costs a checkpoint, and what was in the way may stay for a while
 		g.logger.Warn("a snapshot did not get through", "to", to, "index", d.index, "error", err)
 	}
 	g.raw.ReportSnapshot(to, status)
 }
-
-// pause has no snapshot cut before a tick.
-func (s *snapshots) pause(until uint64) { s.paused = max(s.paused, until) }
 
 func (s *snapshots) handedAt(index uint64) *cut {
 	for i, c := range s.handed {
@@ -188,6 +186,9 @@ func (g *Group) tickSnapshots() {
 	s, old := &g.snapshots, uint64(10*g.env.opts.ElectionTicks)
 	if len(s.owed) > 0 {
 		g.settle(g.followers())
+		if g.ticks%lendTicks == 0 {
+			g.lend()
+		}
 	}
 	if c := s.prepared; c != nil && g.ticks-c.at > old {
 		c.close()

@@ -131,10 +131,11 @@ func (g *Group) hardState(m *pb.Message) *pb.HardState {
 	return g.hard
 }
 
-// logged runs on the log's goroutine. Responses behind an install wait for it: raft wants them in order.
+// logged runs on the log's goroutine. Raft's own responses wait behind an install, for it wants them in order. What goes to peers need not: the
+// snapshot is decided and on disk, and while its installation takes its time this node may be one that a majority needs.
 func (g *Group) logged(responses []*pb.Message) {
 	if g.apply.holding() {
-		g.apply.put(work{held: true, responses: responses})
+		g.apply.put(work{held: true, responses: g.toPeers(responses)})
 		return
 	}
 	g.stored(responses)
@@ -142,27 +143,31 @@ func (g *Group) logged(responses []*pb.Message) {
 
 // stored delivers responses of the log or of the apply goroutine; it runs on theirs.
 func (g *Group) stored(responses []*pb.Message) {
-	own := 0
+	if own := g.toPeers(responses); len(own) > 0 {
+		g.in.put(event{kind: eventStored, stored: own})
+	}
+}
+
+// toPeers sends what is for peers, and answers the rest.
+func (g *Group) toPeers(responses []*pb.Message) (own []*pb.Message) {
+	n := 0
 	for _, m := range responses {
 		if m.GetTo() == g.env.self {
-			own++
+			n++
 		} else {
 			g.sendRaft(m)
 		}
 	}
-	if own == 0 {
-		return
+	if n == len(responses) {
+		return responses
 	}
-	if own < len(responses) {
-		mine := make([]*pb.Message, 0, own)
-		for _, m := range responses {
-			if m.GetTo() == g.env.self {
-				mine = append(mine, m)
-			}
+	own = make([]*pb.Message, 0, n)
+	for _, m := range responses {
+		if m.GetTo() == g.env.self {
+			own = append(own, m)
 		}
-		responses = mine
 	}
-	g.in.put(event{kind: eventStored, stored: responses})
+	return own
 }
 
 // storageApply hands committed entries to the apply goroutine. Membership changes take effect in raft here already:

@@ -57,7 +57,10 @@ type state struct {
 	OutOfTurn   int // batches of a node's present incarnation whose number was not the next
 }
 
-type standing struct{ Incarnation, Nonce, Seq uint64 }
+type standing struct {
+	Incarnation, Nonce, Seq uint64
+	Down                    bool
+}
 
 func (s *state) clone() state {
 	c := *s
@@ -181,7 +184,7 @@ func (s *state) run(index uint64, commands []byte, keep bool) error {
 		case cmdNodeDown:
 			node, incarnation := d.uvarint(), d.uvarint()
 			if n := s.Nodes[node]; n.Incarnation == incarnation {
-				n.Nonce = 0
+				n.Down = true
 				s.Nodes[node] = n
 			}
 			s.mix(cmdNodeDown, node, incarnation)
@@ -212,13 +215,16 @@ func (s *state) run(index uint64, commands []byte, keep bool) error {
 				s.Live[index] += int64(size)
 			}
 		case cmdAttach:
-			s.Standby, s.Position = true, d.uvarint()
+			if at := d.uvarint(); s.Since == 0 { // as in core, whose command names the state that it is for
+				s.Standby, s.Position = true, at
+			}
 		case cmdPromote:
 		}
 	}
 	return d.err
 }
 
+// nodeUp registers a node, once per nonce: a word that comes late must not bring back what was marked down since.
 func (s *state) nodeUp(node, nonce uint64) {
 	n := s.Nodes[node]
 	if n.Nonce == nonce {
@@ -297,6 +303,9 @@ func (m *Machine) Incarnation(node uint64) (incarnation, nonce, seq uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := m.state.Nodes[node]
+	if n.Down {
+		n.Nonce = 0
+	}
 	return n.Incarnation, n.Nonce, n.Seq
 }
 

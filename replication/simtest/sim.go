@@ -333,6 +333,8 @@ func (s *Sim) trouble() {
 		n.fill(!n.full)
 	case 22, 23, 24:
 		s.net.pace = s.rng.IntN(8)
+	case 25, 26:
+		n.busy = !n.busy
 	}
 }
 
@@ -406,7 +408,7 @@ func (s *Sim) heal() {
 	}
 	for _, id := range s.ids {
 		n := s.nodes[id]
-		n.speed = 10
+		n.speed, n.busy = 10, false
 		n.fill(false)
 		if n.node == nil {
 			n.start()
@@ -454,6 +456,10 @@ func (s *Sim) describe() string {
 		n := s.nodes[id]
 		i, _ := n.machine.Applied()
 		last, _ := n.disk.LastIndex()
+		if n.node == nil {
+			out += fmt.Sprintf("[node %d is down, applied %d of %d] ", id, i, last)
+			continue
+		}
 		st := n.node.Group(0).Status()
 		out += fmt.Sprintf("[node %d: %s of leader %d term %d, applied %d of %d, registered %v] ", id, st.Role, st.Leader, st.Term, i, last, n.open != nil)
 	}

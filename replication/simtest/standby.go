@@ -112,8 +112,8 @@ func (s *Sim) RunStandby(ticks int) error {
 			s.source.grow(s.rng.IntN(1000))
 		}
 		if s.rng.IntN(20) == 0 { // another one reads
-			for _, n := range s.nodes {
-				n.reads = s.rng.IntN(2) == 0
+			for _, id := range s.ids {
+				s.nodes[id].reads = s.rng.IntN(2) == 0
 			}
 		}
 		s.trouble()

@@ -33,6 +33,7 @@ const (
 	Tell                          // its answer
 	Replay                        // a source's entry for a standby group's leader
 	Covered                       // how far a standby is in a group
+	Lent                          // a leader's word what log it keeps for a follower
 	kindsEnd
 )
 

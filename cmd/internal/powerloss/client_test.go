@@ -12,6 +12,7 @@ import (
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/core/entry"
 	"github.com/understudy-mq/understudy/core/message"
+	"github.com/understudy-mq/understudy/core/store"
 	"github.com/understudy-mq/understudy/session"
 )
 
@@ -177,6 +178,9 @@ func (c *client) take(n int) ([]arrival, error) {
 	var out []arrival
 	for i := range events {
 		id, err := c.read(&events[i])
+		if errors.Is(err, store.ErrClosed) { // it came while the process still was
+			return nil, fmt.Errorf("%w: %w", errLeft, err)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: delivery %d: %w", c.owner, events[i].Tag, err)
 		}
