@@ -135,6 +135,44 @@ func TestAnotherClustersCommandDoesNothing(t *testing.T) {
 	}
 }
 
+func TestACommandOfTheLinkCountsForTheClusterThatItNames(t *testing.T) {
+	over := entry.Generation{Number: 1, Cluster: "c"}
+	for _, c := range []struct {
+		name    string
+		command func(cluster string) entry.Command
+		want    core.Gate // what it makes of the gate
+	}{
+		{"drain", func(id string) entry.Command { return &entry.LinkDrain{Cluster: id, Switch: "s", Millis: 50} }, core.Gate{Switch: "s", Drain: 1050}},
+		{"fence", func(id string) entry.Command { return &entry.LinkFence{Cluster: id, Switch: "s", Hosts: "h"} },
+			core.Gate{Switch: "s", Fenced: true, Hosts: "h"}},
+		{"cancel", func(id string) entry.Command { return &entry.LinkFenceCancel{Cluster: id, Switch: "s"} }, core.Gate{Cancelled: "s"}},
+		{"fenced", func(id string) entry.Command { return &entry.LinkFenced{Cluster: id, Generation: over, Hosts: "h"} },
+			core.Gate{Fenced: true, Hosts: "h", By: over}},
+	} {
+		d := started(t)
+		d.Control(&entry.ClusterInit{ID: coretest.SourceCluster})
+		before := d.Machine.Link()
+		if d.Control(c.command("other")); d.Machine.Link() != before {
+			t.Errorf("%s of another cluster: %+v", c.name, d.Machine.Link())
+		}
+		d.Control(c.command(coretest.SourceCluster))
+		if c.want.Fenced {
+			c.want.FencedAt = d.Index
+		}
+		if got := d.Machine.Link().Gate; got != c.want {
+			t.Errorf("%s: gate %+v, want %+v", c.name, got, c.want)
+		}
+	}
+	d := started(t)
+	d.Control(&entry.ClusterInit{ID: coretest.SourceCluster})
+	if d.Control(&entry.LinkGate{Cluster: "other", Standby: "x", State: entry.GateUp}); d.Machine.Link().ConfirmsFor != "" {
+		t.Error("another cluster's confirms wait here")
+	}
+	if d.Control(&entry.LinkGate{Cluster: coretest.SourceCluster, Standby: "x", State: entry.GateUp}); d.Machine.Link().ConfirmsFor != "x" {
+		t.Error("confirms do not wait for the standby that was named")
+	}
+}
+
 func TestADifferenceStopsTheLinkAtThatVeryEntry(t *testing.T) {
 	s := coretest.NewStandby(t)
 	x := s.Envelope(control(1000, &entry.VhostCreate{ID: "v", Name: "/"}), 12345)
