@@ -61,6 +61,7 @@ func (x *heldRow) visit(visit func(message.Loc, uint32)) {
 }
 
 func (v *vhost) addHeld(row heldRow) *held {
+	row.Letter.particulars = v.sharing.shared(row.Letter.particulars)
 	x := &held{heldRow: row, vhost: v}
 	// What returns at one time returns in its order: each is offered to consumers before the next.
 	x.timer = timer{table: tableHeld, vhost: v.Vhost, rank: row.Number, id: row.ID, owner: x}
