@@ -177,12 +177,14 @@ func TestLogIsGivenBackThoughAFollowerDoesNotTakeItsSnapshot(t *testing.T) {
 	down, up := behind(t)
 	s := stalling{down.machine, make(chan struct{}), make(chan struct{}), new(sync.Once)}
 	down.opts.Machines[0] = s
+	free := sync.OnceFunc(func() { close(s.may) })
+	t.Cleanup(free)
 	down.start()
 	<-s.begun
 	cut := up.group().Status().LastIndex
 	up.write(128)
 	eventually(t, "the log is cut behind the snapshot that is on its way", func() bool { return up.group().Status().FirstIndex > cut+1 })
-	close(s.may)
+	free()
 	eventually(t, "caught up", func() bool { return down.machine.Fingerprint() == up.machine.Fingerprint() })
 }
 
