@@ -73,6 +73,7 @@ func delayedRecord() []byte {
 
 // derived are the fields beside rows that need not be in the fingerprint, each with its reason.
 var derived = map[string]string{
+	"vhost.sharing": "memory",
 	"vhost.counted": "counters", "vhost.buried": "counters", "queue.counters": "counters", "exchange.counters": "counters",
 	"session.counted": "counters",
 	"vhost.arrived":   "counters", "channel.publishes": "counters",
@@ -259,7 +260,7 @@ type rowField struct {
 func fieldsOf(r reflect.Value, name string) []rowField {
 	var list []rowField
 	for i := range r.NumField() {
-		f, within := r.Type().Field(i), r.Field(i)
+		f, within := r.Type().Field(i), pointedAt(r.Field(i))
 		part := name + "." + f.Name
 		if f.Anonymous {
 			part = name
@@ -280,6 +281,14 @@ func fieldsOf(r reflect.Value, name string) []rowField {
 		list = append(list, rowField{part, within})
 	}
 	return list
+}
+
+// pointedAt follows a pointer, which is given something to point at where it is nil.
+func pointedAt(v reflect.Value) reflect.Value {
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem().Set(reflect.New(v.Type().Elem()))
+	}
+	return reflect.Indirect(v)
 }
 
 // row answers an object's replicated fields.

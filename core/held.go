@@ -61,6 +61,7 @@ func (x *heldRow) visit(visit func(message.Loc, uint32)) {
 }
 
 func (v *vhost) addHeld(row heldRow) *held {
+	row.Letter.particulars = v.sharing.shared(row.Letter.particulars)
 	x := &held{heldRow: row, vhost: v}
 	// What returns at one time returns in its order: each is offered to consumers before the next.
 	x.timer = timer{table: tableHeld, vhost: v.Vhost, rank: row.Number, id: row.ID, owner: x}
@@ -106,7 +107,7 @@ func (x *held) due(m *Machine) {
 		m.enqueue(v.queue[x.Queue], x.ref())
 		return
 	}
-	m.routes = m.routeKeys(v, x.Exchange, &x.Letter, m.routes[:0], []string{x.Letter.Key}, x.Letter.CC, x.Letter.BCC)
+	m.routes = m.routeKeys(v, x.Exchange, &x.Letter, m.routes[:0], x.Letter.CC, x.Letter.BCC)
 	m.arrive(x)
 	m.live.remove(uint64(x.Loc), x.Size)
 }

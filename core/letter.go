@@ -16,9 +16,15 @@ import (
 const letterHeadersMax = 4096
 
 type letterRow struct {
-	Vhost       uint32
-	Number      uint64
-	Refs        uint32   // queues and deliveries that refer to it
+	Vhost  uint32
+	Number uint64
+	Refs   uint32 // queues and deliveries that refer to it
+	*particulars
+}
+
+// particulars are what a letter says. They never change once a row has them, so that letters that say the same share them: a backlog of
+// dead letters died the same death for the most part.
+type particulars struct {
 	Key         string   // routing key
 	CC, BCC     []string // further ones
 	Headers     []byte   // the header table, where a dead letter may be routed by it
@@ -59,6 +65,13 @@ func (t *letterRow) code(c *rowCoder) {
 	c.u32(&t.Vhost)
 	c.u64(&t.Number)
 	c.u32(&t.Refs)
+	if t.particulars == nil {
+		t.particulars = &particulars{}
+	}
+	t.particulars.code(c)
+}
+
+func (t *particulars) code(c *rowCoder) {
 	c.str(&t.Key)
 	c.strs(&t.CC)
 	c.strs(&t.BCC)
@@ -70,14 +83,11 @@ func (t *letterRow) code(c *rowCoder) {
 	c.str(&t.FirstQueue)
 	c.u8(&t.FirstReason)
 	n := uint64(len(t.Deaths))
-	if c.count(&n); !c.encoding {
+	if c.count(&n); !c.encoding && n > 0 {
 		t.Deaths = make([]Death, n)
 	}
 	for i := range t.Deaths {
 		t.Deaths[i].code(c)
-	}
-	if n == 0 {
-		t.Deaths = nil
 	}
 }
 
@@ -91,7 +101,41 @@ func (d *Death) code(c *rowCoder) {
 	c.strs(&d.Keys)
 }
 
+// equal compares what differs most often first.
+func (t *particulars) equal(o *particulars) bool {
+	return t.Key == o.Key && slices.EqualFunc(t.Deaths, o.Deaths, Death.equal) && t.Exchange == o.Exchange &&
+		t.FirstQueue == o.FirstQueue && t.FirstReason == o.FirstReason && t.Moved == o.Moved && t.NewKey == o.NewKey && t.Priority == o.Priority &&
+		slices.Equal(t.CC, o.CC) && slices.Equal(t.BCC, o.BCC) && slices.Equal(t.Headers, o.Headers)
+}
+
+func (d Death) equal(o Death) bool {
+	return d.Time == o.Time && d.Count == o.Count && d.Queue == o.Queue && d.Reason == o.Reason && d.Published == o.Published &&
+		d.Exchange == o.Exchange && slices.Equal(d.Keys, o.Keys)
+}
+
+// sharing finds the newest particulars again. It is memory of this node's alone.
+type sharing struct {
+	recent [8]*particulars
+	next   int
+}
+
+// shared answers particulars that equal p, nil for none.
+func (s *sharing) shared(p *particulars) *particulars {
+	if p == nil {
+		p = &particulars{}
+	}
+	for _, x := range s.recent {
+		if x != nil && x.equal(p) {
+			return x
+		}
+	}
+	s.recent[s.next] = p
+	s.next = (s.next + 1) % len(s.recent)
+	return p
+}
+
 func (v *vhost) addLetter(row letterRow) *letter {
+	row.particulars = v.sharing.shared(row.particulars)
 	t := &letter{letterRow: row, at: len(v.letters)}
 	v.letters = append(v.letters, t)
 	v.letter[t.Number] = t
@@ -136,7 +180,7 @@ func (m *Machine) needsLetter(v *vhost, x *marks) bool {
 
 // newLetter is what dead-lettering the publish at hand will need.
 func (m *Machine) newLetter(v *vhost, x *marks) letterRow {
-	row := letterRow{Vhost: v.Vhost, Key: string(m.record.RoutingKey), Priority: x.priority}
+	row := letterRow{Vhost: v.Vhost, particulars: &particulars{Key: string(m.record.RoutingKey), Priority: x.priority}}
 	if message.HasAny(m.record.Properties, message.PropHeaders) {
 		headers, _ := message.PropertiesHeaders(m.record.Properties)
 		row.CC, row.BCC = texts(headers, copyHeaders[0]), texts(headers, copyHeaders[1])
@@ -234,7 +278,9 @@ func (m *Machine) copyContent(v *vhost, from, to uint64, refs uint32) {
 // nextLetter is what a message of q's becomes by dying.
 func (m *Machine) nextLetter(q *queue, r *ready.Ref, why reason) letterRow {
 	d := Death{Queue: q.Name, Reason: reasonNames[why], Count: 1, Time: m.header.Stamp / 1000, Published: true}
-	row := letterRow{Vhost: q.Vhost, Moved: true, Exchange: q.set.deadExchange, Key: q.Name, FirstQueue: q.Name, FirstReason: uint8(why)}
+	row := letterRow{Vhost: q.Vhost, particulars: &particulars{
+		Moved: true, Exchange: q.set.deadExchange, Key: q.Name, FirstQueue: q.Name, FirstReason: uint8(why),
+	}}
 	if old := q.vhost.letter[r.Number]; old != nil {
 		row.Key, row.CC, row.Headers, row.Priority, row.NewKey = old.Key, old.CC, old.Headers, old.Priority, old.NewKey
 		if old.Moved {
@@ -261,31 +307,31 @@ func died(deaths []Death, d Death) []Death {
 
 // routeLetter finds the queues of a dead letter of q's and gives it its key. old is what was kept of the message, or nil.
 func (m *Machine) routeLetter(q *queue, row *letterRow, old *letter) []uint32 {
-	var keys [][]string
+	var more [][]string
 	switch {
 	case q.set.hasDeadKey:
 		row.Key, row.CC, row.NewKey = q.set.deadKey, nil, true
-		keys = [][]string{{row.Key}}
 	case old != nil:
-		keys = [][]string{{row.Key}, old.CC, old.BCC}
-	default:
-		keys = [][]string{{row.Key}}
+		more = [][]string{old.CC, old.BCC}
 	}
-	return m.routeKeys(q.vhost, row.Exchange, row, m.buried[:0], keys...)
+	return m.routeKeys(q.vhost, row.Exchange, row, m.buried[:0], more...)
 }
 
-// routeKeys finds the queues that an exchange leads to by any of the keys, each once, for a message of which what row says
-// is known.
-func (m *Machine) routeKeys(v *vhost, exchange string, row *letterRow, routes []uint32, keys ...[]string) []uint32 {
+// routeKeys finds the queues that an exchange leads to by row's key and any more, for a message of which what row says is
+// known.
+func (m *Machine) routeKeys(v *vhost, exchange string, row *letterRow, routes []uint32, more ...[]string) []uint32 {
 	headers := func() message.Table { return tableOf(row.Headers) }
 	v.router.Seed(v.Messages)
-	for _, list := range keys {
+	keys := [][]byte{[]byte(row.Key)}
+	for _, list := range more {
 		for _, key := range list {
-			routes = v.router.Route([]byte(exchange), []byte(key), headers, routes)
+			keys = append(keys, []byte(key))
 		}
 	}
-	slices.Sort(routes)
-	return slices.Compact(routes)
+	if len(keys) == 1 {
+		return v.router.Route([]byte(exchange), keys[0], headers, routes)
+	}
+	return v.router.RouteAll([]byte(exchange), keys, headers, routes)
 }
 
 // isCycle says whether a message that died these deaths would come to a queue again without anybody's reject.

@@ -93,19 +93,35 @@ func TestAStandbyOriginatesNothing(t *testing.T) {
 }
 
 func TestLocalFactsOfTheSourceAreNotCarried(t *testing.T) {
-	s := coretest.NewStandby(t)
-	s.Own(&entry.ClusterInit{ID: coretest.StandbyCluster})
-	before := s.Machine.Link()
-	s.Follow(control(0, &entry.ClusterInit{ID: coretest.SourceCluster},
-		&entry.LinkAttach{Cluster: coretest.SourceCluster, Source: "third", Fingerprint: s.Machine.Fingerprint()},
-		&entry.LinkAccept{Cluster: coretest.SourceCluster, Switch: "s"},
-		&entry.LinkCancel{Cluster: coretest.SourceCluster, Switch: "s"},
-		&entry.LinkGate{Cluster: coretest.SourceCluster, State: entry.GateUp},
-		&entry.LinkPromote{Cluster: coretest.SourceCluster, Generation: entry.Generation{Number: 1}}), s.Machine.Fingerprint())
-	after := s.Machine.Link()
-	before.Position = after.Position
-	if after != before || s.Machine.ClusterID() != coretest.StandbyCluster {
-		t.Errorf("cluster %q, link %+v, want %+v", s.Machine.ClusterID(), after, before)
+	for _, own := range []string{coretest.StandbyCluster, ""} { // a data group does not know its cluster's UUID
+		s := coretest.NewStandby(t)
+		if own != "" {
+			s.Own(&entry.ClusterInit{ID: own})
+		}
+		s.Follow(control(0, &entry.ClusterInit{ID: coretest.SourceCluster},
+			&entry.LinkAttach{Cluster: coretest.SourceCluster, Source: "third", Fingerprint: s.Machine.Fingerprint()},
+			&entry.LinkAccept{Cluster: coretest.SourceCluster, Switch: "s"},
+			&entry.LinkCancel{Cluster: coretest.SourceCluster, Switch: "s"},
+			&entry.LinkGate{Cluster: coretest.SourceCluster, State: entry.GateUp},
+			&entry.LinkPromote{Cluster: coretest.SourceCluster, Generation: entry.Generation{Number: 1}}), s.Machine.Fingerprint())
+		if s.Machine.ClusterID() != own { // of the link the standby sees to it itself
+			t.Errorf("cluster %q, want %q", s.Machine.ClusterID(), own)
+		}
+	}
+}
+
+func TestAFencedClusterSaysWhy(t *testing.T) {
+	for _, c := range []struct {
+		gate core.Gate
+		want string
+	}{
+		{core.Gate{Fenced: true}, "this cluster has handed over to another one"},
+		{core.Gate{Fenced: true, Hosts: "a:5672"}, "this cluster has handed over to another one: connect to a:5672"},
+		{core.Gate{Fenced: true, By: entry.Generation{Number: 1, Cluster: "c"}}, "another cluster was promoted in this one's place"},
+	} {
+		if got := c.gate.Reason(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.gate, got, c.want)
+		}
 	}
 }
 
@@ -116,6 +132,44 @@ func TestAnotherClustersCommandDoesNothing(t *testing.T) {
 	s.Own(&entry.LinkAccept{Cluster: "other", Switch: "s"}, &entry.LinkPromote{Cluster: "other"}, &entry.LinkGate{Cluster: "other"})
 	if after := s.Machine.Link(); after != before {
 		t.Errorf("link %+v, want %+v", after, before)
+	}
+}
+
+func TestACommandOfTheLinkCountsForTheClusterThatItNames(t *testing.T) {
+	over := entry.Generation{Number: 1, Cluster: "c"}
+	for _, c := range []struct {
+		name    string
+		command func(cluster string) entry.Command
+		want    core.Gate // what it makes of the gate
+	}{
+		{"drain", func(id string) entry.Command { return &entry.LinkDrain{Cluster: id, Switch: "s", Millis: 50} }, core.Gate{Switch: "s", Drain: 1050}},
+		{"fence", func(id string) entry.Command { return &entry.LinkFence{Cluster: id, Switch: "s", Hosts: "h"} },
+			core.Gate{Switch: "s", Fenced: true, Hosts: "h"}},
+		{"cancel", func(id string) entry.Command { return &entry.LinkFenceCancel{Cluster: id, Switch: "s"} }, core.Gate{Cancelled: "s"}},
+		{"fenced", func(id string) entry.Command { return &entry.LinkFenced{Cluster: id, Generation: over, Hosts: "h"} },
+			core.Gate{Fenced: true, Hosts: "h", By: over}},
+	} {
+		d := started(t)
+		d.Control(&entry.ClusterInit{ID: coretest.SourceCluster})
+		before := d.Machine.Link()
+		if d.Control(c.command("other")); d.Machine.Link() != before {
+			t.Errorf("%s of another cluster: %+v", c.name, d.Machine.Link())
+		}
+		d.Control(c.command(coretest.SourceCluster))
+		if c.want.Fenced {
+			c.want.FencedAt = d.Index
+		}
+		if got := d.Machine.Link().Gate; got != c.want {
+			t.Errorf("%s: gate %+v, want %+v", c.name, got, c.want)
+		}
+	}
+	d := started(t)
+	d.Control(&entry.ClusterInit{ID: coretest.SourceCluster})
+	if d.Control(&entry.LinkGate{Cluster: "other", Standby: "x", State: entry.GateUp}); d.Machine.Link().ConfirmsFor != "" {
+		t.Error("another cluster's confirms wait here")
+	}
+	if d.Control(&entry.LinkGate{Cluster: coretest.SourceCluster, Standby: "x", State: entry.GateUp}); d.Machine.Link().ConfirmsFor != "x" {
+		t.Error("confirms do not wait for the standby that was named")
 	}
 }
 

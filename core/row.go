@@ -96,10 +96,12 @@ func (c *rowCoder) u64(v *uint64) {
 	*v, c.buf = x, c.buf[n:]
 }
 
+// Encoding writes to no field: a delivery may be reading what a letter says.
 func (c *rowCoder) i64(v *int64) {
 	u := uint64(*v)
-	c.u64(&u)
-	*v = int64(u)
+	if c.u64(&u); !c.encoding {
+		*v = int64(u)
+	}
 }
 
 func (c *rowCoder) u32(v *uint32) { narrow(c, v, 1<<32-1) }
@@ -113,7 +115,9 @@ func narrow[T ~uint8 | uint16 | uint32](c *rowCoder, v *T, most uint64) {
 		c.fail("number too large")
 		return
 	}
-	*v = T(u)
+	if !c.encoding {
+		*v = T(u)
+	}
 }
 
 func (c *rowCoder) boolean(v *bool) {
@@ -121,8 +125,9 @@ func (c *rowCoder) boolean(v *bool) {
 	if *v {
 		u = 1
 	}
-	c.u64(&u)
-	*v = u != 0
+	if c.u64(&u); !c.encoding {
+		*v = u != 0
+	}
 }
 
 func (c *rowCoder) str(v *string) {
@@ -166,27 +171,21 @@ func (c *rowCoder) count(n *uint64) {
 
 func (c *rowCoder) strs(v *[]string) {
 	n := uint64(len(*v))
-	if c.count(&n); !c.encoding {
+	if c.count(&n); !c.encoding && n > 0 {
 		*v = make([]string, n)
 	}
 	for i := range *v {
 		c.str(&(*v)[i])
 	}
-	if n == 0 {
-		*v = nil
-	}
 }
 
 func (c *rowCoder) u64s(v *[]uint64) {
 	n := uint64(len(*v))
-	if c.count(&n); !c.encoding {
+	if c.count(&n); !c.encoding && n > 0 {
 		*v = make([]uint64, n)
 	}
 	for i := range *v {
 		c.u64(&(*v)[i])
-	}
-	if n == 0 {
-		*v = nil
 	}
 }
 

@@ -114,9 +114,10 @@ type vhost struct {
 	content       map[uint64]*content
 	letters       []*letter // in no order
 	letter        map[uint64]*letter
-	rejecting     int // queues that refuse messages when they are full
-	deadLettering int // queues that dead-letter
-	byHeaders     int // bindings of headers exchanges
+	sharing       sharing // of letters
+	rejecting     int     // queues that refuse messages when they are full
+	deadLettering int     // queues that dead-letter
+	byHeaders     int     // bindings of headers exchanges
 	lastQueue     *queue
 	lastConsumer  *consumer
 	lastExchange  *exchange

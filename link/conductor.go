@@ -22,7 +22,7 @@ const (
 	fencePause    = time.Second            // between tries to fence a former source
 	fenceAgain    = 30 * time.Second       // and once it is fenced: it may come back from a backup
 	exchangeLimit = 10 * time.Second       // of one exchange with a source node about a switch
-	nobodyLimit   = 15 * time.Second       // for a source to say anything at all to a switch
+	nobodyLimit   = 15 * time.Second       // for a source to say anything at all to a switch, or to a standby that is new
 )
 
 // Errors of a promotion.
@@ -202,10 +202,10 @@ func (c *Conductor) Promote(ctx context.Context) error {
 // promote promotes the system group unless step, called with its standing until it is promoted, says why not (errNotYet: not
 // at present), and waits until the cluster serves.
 func (c *Conductor) promote(ctx context.Context, step func(Standing) error) error {
-	system := c.cluster.Groups()[0]
+	system, begun := c.cluster.Groups()[0], c.now()
 	for {
 		first := c.cluster.Standing(system)
-		switch err := c.towards(first, step); {
+		switch err := c.towards(first, begun, step); {
 		case errors.Is(err, errNotYet):
 		case err != nil:
 			return err
@@ -219,10 +219,17 @@ func (c *Conductor) promote(ctx context.Context, step func(Standing) error) erro
 	}
 }
 
-func (c *Conductor) towards(first Standing, step func(Standing) error) error {
+// towards is one look. A standby that is new becomes one when it first hears of its source: that is waited for.
+func (c *Conductor) towards(first Standing, begun time.Time, step func(Standing) error) error {
 	switch first.Role {
 	case Primary:
-		return ErrNoStandby
+		switch {
+		case !c.cluster.Waits():
+			return ErrNoStandby
+		case c.now().Sub(begun) < nobodyLimit:
+			return errNotYet
+		}
+		return fmt.Errorf("%w: it is to become one, and has not heard of its source", ErrNoStandby)
 	case Promoted:
 		return nil
 	}

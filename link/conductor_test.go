@@ -3,8 +3,10 @@ package link
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/understudy-mq/understudy/core/entry"
 )
@@ -19,6 +21,7 @@ type assembly struct {
 	unready  error          // why clients are not served
 	looks    int            // at that
 	waits    bool           // to be attached
+	looked   chan struct{}  // closed once bystander has seen that it does
 	attached map[uint64]*entry.LinkAttach
 	asked    []entry.Kind // what was proposed to the system group,
 	log      []entry.Kind // and what of it changed something
@@ -31,6 +34,9 @@ func newAssembly() *assembly {
 	}
 	return a
 }
+
+// bystander is a node that leads no group.
+const bystander = 9
 
 // whole says whether every group is promoted.
 func (a *assembly) whole() bool {
@@ -47,10 +53,19 @@ type member struct {
 
 func (m member) ID() string                  { return standbyID }
 func (m member) Groups() []uint64            { return []uint64{0, 1, 2} }
-func (m member) Waits() bool                 { return m.waits }
 func (m member) Hosts() []string             { return nil }
 func (m member) FenceTaken(string)           {}
 func (m member) Begins(uint64) (b Beginning) { return b }
+
+func (m member) Waits() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.id == bystander && m.looked != nil {
+		close(m.looked)
+		m.looked = nil
+	}
+	return m.waits
+}
 
 func (m member) Standing(group uint64) Standing {
 	m.mu.Lock()
@@ -127,6 +142,46 @@ func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+func TestAPromotionWaitsForAStandbyThatIsNewToHearOfItsSource(t *testing.T) {
+	a := newAssembly()
+	standing := a.groups
+	looked := make(chan struct{})
+	a.groups, a.waits, a.looked = map[uint64]Standing{0: {}, 1: {}, 2: {}}, true, looked
+	for id := range 3 {
+		conduct(t, a, id+1)
+	}
+	asked := NewConductor(member{a, bystander}, New(Options{Logger: discard()}), discard())
+	answer := make(chan error, 1)
+	go func() { answer <- asked.Promote(bounded(t)) }()
+	select {
+	case <-looked:
+	case err := <-answer:
+		t.Fatal(err)
+	}
+	a.mu.Lock()
+	a.groups, a.waits = standing, false
+	a.mu.Unlock()
+	if err := <-answer; err != nil || !a.whole() {
+		t.Errorf("promoted: %v, error %v", a.whole(), err)
+	}
+}
+
+func TestAPromotionOfWhatNeverBecomesAStandbyIsRefused(t *testing.T) {
+	for _, x := range []struct {
+		waits bool
+		says  string
+	}{{false, "nothing to promote"}, {true, "has not heard of its source"}} {
+		a := newAssembly()
+		a.groups, a.waits = map[uint64]Standing{0: {}, 1: {}, 2: {}}, x.waits
+		c := NewConductor(member{a, 1}, New(Options{Logger: discard()}), discard())
+		now := time.Now()
+		c.now = func() time.Time { now = now.Add(nobodyLimit / 2); return now }
+		if err := c.Promote(bounded(t)); !errors.Is(err, ErrNoStandby) || !strings.Contains(err.Error(), x.says) {
+			t.Errorf("it is to become a standby: %v: %v", x.waits, err)
+		}
+	}
 }
 
 func TestAPromotionAskedOnThreeNodesAtOnceIsOne(t *testing.T) {

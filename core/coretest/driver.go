@@ -93,6 +93,9 @@ func (d *Driver) Apply(data []byte) []core.Effect {
 	if err := d.Machine.Apply(d.Index, data, &fx); err != nil {
 		d.t.Fatal(err)
 	}
+	if told := slices.ContainsFunc(fx.List, func(e core.Effect) bool { return e.Kind == core.EffectLink }); told != fx.Linked {
+		d.t.Fatalf("entry %d: that an effect is about the link is said to be %v", d.Index, fx.Linked)
+	}
 	d.note(fx.List)
 	other := core.Effects{Node: d.Index % 3} // as node 1 or 2 gathers them, or nobody
 	if err := d.replica.Apply(d.Index+replicaAhead, data, &other); err != nil {

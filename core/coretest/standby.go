@@ -54,9 +54,10 @@ func (s *Standby) Envelope(inner []byte, fingerprint uint64) *entry.Replay {
 }
 
 // Follow replays the source's next entry, which has left it with this fingerprint, and checks that nothing is told to
-// clients, and that the states agree.
+// clients, that the states agree, and that the standby's own facts are as before.
 func (s *Standby) Follow(inner []byte, fingerprint uint64) {
 	s.t.Helper()
+	own := s.Machine.Link()
 	x := s.Envelope(inner, fingerprint)
 	if fx := s.Apply(entry.AppendReplay(nil, x)); len(fx) > 0 {
 		s.t.Fatalf("entry %d of the source has effects on the standby: %+v", x.Position.Index, fx)
@@ -65,6 +66,10 @@ func (s *Standby) Follow(inner []byte, fingerprint uint64) {
 	if got := s.Machine.Fingerprint(); l.Position != x.Position || l.Diverged != 0 || got != fingerprint {
 		s.t.Fatalf("after entry %d of the source the standby is at %d with fingerprint %x, not %x (diverged %d)",
 			x.Position.Index, l.Position.Index, got, fingerprint, l.Diverged)
+	}
+	own.Position, own.Stamp, own.SourceGate, own.Rewound = l.Position, l.Stamp, l.SourceGate, l.Rewound
+	if l != own {
+		s.t.Fatalf("entry %d of the source has made of the standby's own facts %+v, which were %+v", x.Position.Index, l, own)
 	}
 	if want := s.Machine.Recompute(); want != fingerprint {
 		s.t.Fatalf("entry %d of the source: the standby's fingerprint is kept up wrongly", x.Position.Index)
