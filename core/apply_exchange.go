@@ -98,20 +98,21 @@ func (m *Machine) applyExchangeDeclare(x *entry.ExchangeDeclare) {
 	v := h.session.vhost
 	var code Code
 	var text string
-	if old := v.exchange[x.Name]; x.Passive {
-		if old == nil && x.Name != "" {
-			code, text = CodeNotFound, "no "+v.named("exchange", x.Name)
-		}
-	} else {
+	switch old := v.exchange[x.Name]; {
+	case x.Name == "":
+		code, text = CodeAccessRefused, textDefaultExchange
+	case !x.Passive:
 		if code, text = v.checkExchangeDeclare(x, old); code == CodeOK && old == nil {
 			code, text = m.checkExchanges(v, x.Name)
 		}
+	case old == nil:
+		code, text = CodeNotFound, "no "+v.named("exchange", x.Name)
 	}
 	if code != CodeOK {
 		m.refuse(h, entry.KindExchangeDeclare, code, text)
 		return
 	}
-	if v.exchange[x.Name] == nil && x.Name != "" {
+	if v.exchange[x.Name] == nil {
 		kind, delayed, _ := exchangeType(x)
 		m.touch(v.addExchange(exchangeRow{Vhost: v.Vhost, Name: x.Name, Type: kind, Delayed: delayed, Durable: x.Durable,
 			AutoDelete: x.AutoDelete, Internal: x.Internal, Arguments: clone(x.Arguments)}))
@@ -121,9 +122,6 @@ func (m *Machine) applyExchangeDeclare(x *entry.ExchangeDeclare) {
 
 // checkExchangeDeclare judges an active declare; old is the exchange that has the name already, or nil.
 func (v *vhost) checkExchangeDeclare(x *entry.ExchangeDeclare, old *exchange) (Code, string) {
-	if x.Name == "" {
-		return CodeAccessRefused, textDefaultExchange
-	}
 	kind, delayed, ok := exchangeType(x)
 	switch {
 	case !ok && delayed:

@@ -96,10 +96,10 @@ func (m *Machine) route(v *vhost) (Code, string) {
 		return code, text
 	}
 	v.router.Seed(v.Messages)
-	m.routes = v.router.Route(m.record.Exchange, m.record.RoutingKey, m.headers, m.routes[:0])
 	if mayHaveCopies(m.record.Properties) {
 		return m.routeCopies(v)
 	}
+	m.routes = v.router.Route(m.record.Exchange, m.record.RoutingKey, m.headers, m.routes[:0])
 	return CodeOK, ""
 }
 

@@ -176,7 +176,6 @@ func (m *Machine) applyQueueDelete(x *entry.QueueDelete) {
 	}
 	x.Name = cleanName(x.Name)
 	q, code, text := h.find(x.Name)
-	messages := 0
 	switch {
 	case q == nil: // deleting what is not there is fine
 		code = CodeOK
@@ -185,15 +184,18 @@ func (m *Machine) applyQueueDelete(x *entry.QueueDelete) {
 		code, text = CodePreconditionFailed, q.vhost.named("queue", q.Name)+" not empty"
 	case x.IfUnused && len(q.consumers) > 0:
 		code, text = CodePreconditionFailed, q.vhost.named("queue", q.Name)+" in use"
-	default:
-		messages = q.ready.len()
-		m.deleteQueue(q)
 	}
 	if code != CodeOK {
 		m.refuse(h, entry.KindQueueDelete, code, text)
 		return
 	}
-	m.replyNamed(h, entry.KindQueueDelete, x.NoWait, x.Name, messages, 0)
+	if q == nil {
+		m.replyNamed(h, entry.KindQueueDelete, x.NoWait, x.Name, 0, 0)
+		return
+	}
+	// The reply first, as RabbitMQ has it: a client that awaits it may take a cancel before it for somebody else's doing.
+	m.replyNamed(h, entry.KindQueueDelete, x.NoWait, x.Name, q.ready.len(), 0)
+	m.deleteQueue(q)
 }
 
 // deleteQueue removes a queue with its bindings and ready messages. Deliveries in flight stay with their channels and

@@ -3,7 +3,6 @@ package core
 import (
 	"bytes"
 	"fmt"
-	"slices"
 )
 
 // The headers CC and BCC carry more routing keys (RabbitMQ's sender-selected distribution). The content stays as it is;
@@ -15,30 +14,29 @@ func mayHaveCopies(properties []byte) bool {
 	return bytes.Contains(properties, []byte("\x02CC")) || bytes.Contains(properties, []byte("\x03BCC"))
 }
 
-// routeCopies adds to the routes of the publish at hand those of its further keys, each queue still once.
+// routeCopies finds the routes of the publish at hand by all its keys.
 func (m *Machine) routeCopies(v *vhost) (Code, string) {
 	table := m.recordHeaders()
-	n := 0
+	keys, n := [][]byte{m.record.RoutingKey}, 0
 	for _, name := range copyHeaders {
 		value, ok := table.Get(name)
 		if !ok {
 			continue
 		}
-		keys, isArray := value.([]any)
+		more, isArray := value.([]any)
 		if !isArray {
 			return CodePreconditionFailed, fmt.Sprintf("invalid message: header '%s' is a %s, not an array", name, typeName(value))
 		}
-		n += len(keys)
+		n += len(more)
 		if code, text := m.checkCopies(n); code != CodeOK {
 			return code, text
 		}
-		for _, key := range keys {
+		for _, key := range more {
 			if text, ok := key.(string); ok {
-				m.routes = v.router.Route(m.record.Exchange, []byte(text), m.headers, m.routes)
+				keys = append(keys, []byte(text))
 			}
 		}
 	}
-	slices.Sort(m.routes)
-	m.routes = slices.Compact(m.routes)
+	m.routes = v.router.RouteAll(m.record.Exchange, keys, m.headers, m.routes[:0])
 	return CodeOK, ""
 }

@@ -107,7 +107,7 @@ func (x *held) due(m *Machine) {
 		m.enqueue(v.queue[x.Queue], x.ref())
 		return
 	}
-	m.routes = m.routeKeys(v, x.Exchange, &x.Letter, m.routes[:0], []string{x.Letter.Key}, x.Letter.CC, x.Letter.BCC)
+	m.routes = m.routeKeys(v, x.Exchange, &x.Letter, m.routes[:0], x.Letter.CC, x.Letter.BCC)
 	m.arrive(x)
 	m.live.remove(uint64(x.Loc), x.Size)
 }

@@ -307,31 +307,31 @@ func died(deaths []Death, d Death) []Death {
 
 // routeLetter finds the queues of a dead letter of q's and gives it its key. old is what was kept of the message, or nil.
 func (m *Machine) routeLetter(q *queue, row *letterRow, old *letter) []uint32 {
-	var keys [][]string
+	var more [][]string
 	switch {
 	case q.set.hasDeadKey:
 		row.Key, row.CC, row.NewKey = q.set.deadKey, nil, true
-		keys = [][]string{{row.Key}}
 	case old != nil:
-		keys = [][]string{{row.Key}, old.CC, old.BCC}
-	default:
-		keys = [][]string{{row.Key}}
+		more = [][]string{old.CC, old.BCC}
 	}
-	return m.routeKeys(q.vhost, row.Exchange, row, m.buried[:0], keys...)
+	return m.routeKeys(q.vhost, row.Exchange, row, m.buried[:0], more...)
 }
 
-// routeKeys finds the queues that an exchange leads to by any of the keys, each once, for a message of which what row says
-// is known.
-func (m *Machine) routeKeys(v *vhost, exchange string, row *letterRow, routes []uint32, keys ...[]string) []uint32 {
+// routeKeys finds the queues that an exchange leads to by row's key and any more, for a message of which what row says is
+// known.
+func (m *Machine) routeKeys(v *vhost, exchange string, row *letterRow, routes []uint32, more ...[]string) []uint32 {
 	headers := func() message.Table { return tableOf(row.Headers) }
 	v.router.Seed(v.Messages)
-	for _, list := range keys {
+	keys := [][]byte{[]byte(row.Key)}
+	for _, list := range more {
 		for _, key := range list {
-			routes = v.router.Route([]byte(exchange), []byte(key), headers, routes)
+			keys = append(keys, []byte(key))
 		}
 	}
-	slices.Sort(routes)
-	return slices.Compact(routes)
+	if len(keys) == 1 {
+		return v.router.Route([]byte(exchange), keys[0], headers, routes)
+	}
+	return v.router.RouteAll([]byte(exchange), keys, headers, routes)
 }
 
 // isCycle says whether a message that died these deaths would come to a queue again without anybody's reject.

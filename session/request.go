@@ -76,6 +76,8 @@ const (
 	qpidResume  = "qpid.session.resume"
 	qpidTimeout = "qpid.session.timeout"
 
+	keyPrefix  = "x-session-"
+	qpidPrefix = "qpid.session."
 	nameSuffix = ";session="
 )
 
@@ -120,6 +122,21 @@ func ParseRequest(properties message.Table, clientID string, policy core.Session
 func ConnectionName(properties message.Table) string {
 	name, _, _ := cutName(properties)
 	return name
+}
+
+// Presentable are a client's properties as people may see them: all but those that name its session.
+func Presentable(properties message.Table) message.Table {
+	shown := make(message.Table, 0, len(properties))
+	for _, f := range properties {
+		switch {
+		case strings.HasPrefix(f.Key, keyPrefix), strings.HasPrefix(f.Key, qpidPrefix):
+			continue
+		case f.Key == "connection_name":
+			f.Value = ConnectionName(properties)
+		}
+		shown = append(shown, f)
+	}
+	return shown
 }
 
 func cutName(properties message.Table) (name, id string, ok bool) {

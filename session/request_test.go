@@ -191,3 +191,12 @@ func FuzzParseRequest(f *testing.F) {
 		}
 	})
 }
+
+func TestWhatNamesASessionIsNotShown(t *testing.T) {
+	got := Presentable(properties("product", "x", "x-session-id", "secret", "x-session-incarnation", "i", "qpid.session.start", "secret",
+		"connection_name", "billing;session=secret", "capabilities", message.Table{{Key: "basic.nack", Value: true}}))
+	want := properties("product", "x", "connection_name", "billing", "capabilities", message.Table{{Key: "basic.nack", Value: true}})
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("shown: %v", got)
+	}
+}

@@ -466,7 +466,7 @@ func (c *Conn) attach(a session.Attach) (Session, error) {
 	defer c.mu.Unlock()
 	c.session = s
 	c.info.User, c.info.Vhost = a.User, a.Vhost
-	c.info.Title, c.info.Client, c.info.Version = c.recv.client.name, c.recv.client.product, c.recv.client.version
+	c.info.Title, c.info.Properties = c.recv.client.name, c.recv.client.shown
 	c.info.ChannelMax = c.recv.channelMax
 	return s, nil
 }

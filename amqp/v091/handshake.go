@@ -2,6 +2,7 @@ package v091
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/understudy-mq/understudy/amqp/sasl"
@@ -122,14 +123,8 @@ func (r *receiver) describe(properties []byte) *fault {
 		return refuse(core.CodeSyntaxError, wire.IDConnectionStartOk, "connection.start-ok: %v", err)
 	}
 	c := &r.client
-	for key, to := range map[string]*string{
-		"product": &c.product, "version": &c.version, "platform": &c.platform,
-	} {
-		if v, ok := table.Get(key); ok {
-			*to, _ = v.(string)
-		}
-	}
 	c.properties, c.name = table, session.ConnectionName(table)
+	c.shown = shown(session.Presentable(table))
 	v, _ := table.Get("capabilities")
 	capabilities, _ := v.(message.Table)
 	for key, to := range map[string]*bool{
@@ -143,6 +138,23 @@ func (r *receiver) describe(properties []byte) *fault {
 	}
 	r.shared.cancelNotify.Store(c.consumerCancelNotify)
 	return nil
+}
+
+// shownMax bounds what is kept of a client's properties for listings.
+const shownMax = 4096
+
+// shown is a field table of as many of the properties as fit.
+func shown(properties message.Table) []byte {
+	room := shownMax
+	fitting := slices.DeleteFunc(properties, func(f message.Field) bool {
+		size := len(message.AppendTable(nil, message.Table{f}))
+		if size > room {
+			return true
+		}
+		room -= size
+		return false
+	})
+	return message.AppendTable(nil, fitting)
 }
 
 // tuneOk settles the limits. 0 is no limit of the client's own: ours holds.

@@ -1,10 +1,12 @@
 package v091
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/understudy-mq/understudy/amqp/v091/wire"
 	"github.com/understudy-mq/understudy/core"
@@ -27,6 +29,24 @@ func TestHandshakeOfAClientOpensTheConnection(t *testing.T) {
 	if g.heartbeat != 7 || g.recv.frameMax != 8192 || g.recv.channelMax != 100 || g.recv.user != "guest" || g.recv.client.name != "title" {
 		t.Errorf("agreed: %+v, heartbeat %d", g.recv, g.heartbeat)
 	}
+}
+
+func TestWhatAClientSaysOfItselfIsListedInBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := message.Table{
+			{Key: "x-session-id", Value: "secret"}, {Key: "platform", Value: "Atari"}, {Key: "story", Value: strings.Repeat("s", shownMax)},
+			{Key: "capabilities", Value: message.Table{{Key: "basic.nack", Value: true}}},
+		}
+		p := connect(t, nil)
+		p.send(frame(0, &wire.ConnectionStartOk{
+			ClientProperties: message.AppendTable(nil, said), Mechanism: "PLAIN", Response: []byte("\x00guest\x00guest"), Locale: "en_US",
+		}), tuneOk(0, 0, 0), connectionOpen("/"))
+		p.taken()
+		if got := p.conn.Info().Properties; !bytes.Equal(got, message.AppendTable(nil, message.Table{said[1], said[3]})) {
+			t.Errorf("listed: %q", got)
+		}
+		p.finish()
+	})
 }
 
 func TestAMQPlainLogsIn(t *testing.T) {

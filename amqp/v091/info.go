@@ -4,19 +4,19 @@ import "time"
 
 // Info is what is known of a connection, for listings.
 type Info struct {
-	Name            string // "peer -> local"
-	Title           string // the client's connection_name
-	User, Vhost     string // "" until connection.open
-	Peer, Local     string
-	Client, Version string // the client's product
-	Protocol        string
-	State           string // "starting", "running", "blocked" (publishes are held back) or "closing"
-	Channels        int
-	ChannelMax      uint16
-	FrameMax        uint32
-	Heartbeat       time.Duration
-	Since           time.Time
-	Received, Sent  uint64 // octets
+	Name           string // "peer -> local"
+	Title          string // the client's connection_name
+	User, Vhost    string // "" until connection.open
+	Peer, Local    string
+	Properties     []byte // a field table of what the client says of itself: 4 KiB of it, and nothing that names its session
+	Protocol       string
+	State          string // "starting", "running", "blocked" (publishes are held back) or "closing"
+	Channels       int
+	ChannelMax     uint16
+	FrameMax       uint32
+	Heartbeat      time.Duration
+	Since          time.Time
+	Received, Sent uint64 // octets
 }
 
 // Name is the connection's display name.

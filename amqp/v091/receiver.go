@@ -333,11 +333,12 @@ func refusal(err error, id wire.ID) *fault {
 
 // clientInfo is what a client says about itself.
 type clientInfo struct {
-	properties                       message.Table // until it is attached
-	product, version, platform, name string
-	authenticationFailureClose       bool
-	consumerCancelNotify             bool
-	connectionBlocked                bool
+	properties                 message.Table // until it is attached
+	shown                      []byte        // of the properties, for listings
+	name                       string
+	authenticationFailureClose bool
+	consumerCancelNotify       bool
+	connectionBlocked          bool
 }
 
 // peerOf lets an in-memory connection have no address.

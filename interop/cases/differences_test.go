@@ -16,11 +16,6 @@ var differences = map[string]difference{
 		rabbitmq: "406 PRECONDITION_FAILED - Invalid x-match field type",
 		reason:   "as for the value",
 	},
-	"A15 passive declare of the default exchange": {
-		ours:     "exchange.declare-ok",
-		rabbitmq: "channel.close 403 ACCESS_REFUSED - operation not permitted on the default exchange",
-		reason:   "to ask whether it is there touches nothing",
-	},
 	"A20 name that is not UTF-8": {
 		ours:     "channel.close 406 PRECONDITION_FAILED - invalid queue name",
 		rabbitmq: "connection.close 501 FRAME_ERROR - Malformed UTF-8 in shortstr",

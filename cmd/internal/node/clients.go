@@ -17,6 +17,7 @@ import (
 	"github.com/understudy-mq/understudy/cmd/internal/api"
 	"github.com/understudy-mq/understudy/cmd/internal/audit"
 	"github.com/understudy-mq/understudy/cmd/internal/certs"
+	"github.com/understudy-mq/understudy/cmd/internal/jsontable"
 	"github.com/understudy-mq/understudy/core"
 	"github.com/understudy-mq/understudy/session"
 	"github.com/understudy-mq/understudy/session/auth"
@@ -80,10 +81,7 @@ func (n *Node) ownConnections() []api.Connection {
 			State: c.State, PeerHost: peerHost, PeerPort: peerPort, Host: host, Port: port, Channels: c.Channels, ChannelMax: c.ChannelMax,
 			FrameMax: c.FrameMax, TimeoutSeconds: int64(c.Heartbeat.Seconds()), ConnectedAt: c.Since.UnixMilli(),
 			ReceivedBytes: c.Received, SentBytes: c.Sent, UserWhoPerformedAction: c.User,
-			SSL: n.secured(port),
-			ClientProperties: map[string]any{
-				"product": c.Client, "version": c.Version, "connection_name": c.Title,
-			},
+			SSL: n.secured(port), ClientProperties: jsontable.Decode(c.Properties),
 		}
 	}
 	return rows

@@ -1,7 +1,7 @@
-// Package route is a vhost's routing table: from an exchange and a routing key (or headers) to the queues that get a
+// Package route is a vhost's routing table: from an exchange and routing keys (or headers) to the queues that get a
 // message. It is derived state: the machine owns exchanges and bindings, and builds this anew when it loads.
 //
-// Guarantees: Route answers each queue once however many bindings lead to it, in ascending order of id, whatever the
+// Guarantees: Route and RouteAll answer each queue once however many bindings lead to it, in ascending order of id, whatever the
 // order of binds; cycles of exchange-to-exchange bindings end. A repeated route allocates nothing. Memory of the cache
 // is bounded; topic matching is bounded whatever the patterns.
 //

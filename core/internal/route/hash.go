@@ -54,11 +54,11 @@ func (u *bucket) heaviest(hash uint64) *binding {
 	return best
 }
 
-// hash is what a hashing exchange goes by: the routing key, or the value of a header.
-func (w *walk) hash(x *exchange, key []byte) uint64 {
+// hash is what a hashing exchange goes by: the (first) routing key, or the value of a header.
+func (w *walk) hash(x *exchange) uint64 {
 	if x.hashHeader == "" {
 		w.byKey = true
-		return xxhash.Sum64(key)
+		return xxhash.Sum64(w.keys[0])
 	}
 	w.byHeaders = true
 	w.headers.open()

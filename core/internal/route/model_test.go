@@ -50,7 +50,7 @@ func (m *model) delete(name string) {
 	m.bindings = slices.DeleteFunc(m.bindings, func(o modelBinding) bool { return o.source == name || o.dest.Exchange == name })
 }
 
-func (m *model) route(exchange, key string, headers message.Table) []uint32 {
+func (m *model) route(exchange string, headers message.Table, keys ...string) []uint32 {
 	seen := map[string]bool{}
 	var ids []uint32
 	var visit func(name string)
@@ -60,7 +60,7 @@ func (m *model) route(exchange, key string, headers message.Table) []uint32 {
 		}
 		seen[name] = true
 		for _, b := range m.bindings {
-			if b.source != name || !m.matches(&b, key, headers) {
+			if b.source != name || !slices.ContainsFunc(keys, func(key string) bool { return m.matches(&b, key, headers) }) {
 				continue
 			}
 			if b.dest.Exchange != "" {
@@ -215,11 +215,18 @@ func TestRouterAgreesWithTheModel(t *testing.T) {
 				keys := rapid.SliceOfN(keyGen, 2, 2).Draw(t, "routing keys")
 				for _, key := range append(keys, keys...) { // the second time may come from the cache
 					for _, name := range exchangeNames {
-						want := m.route(name, key, headers)
+						want := m.route(name, headers, key)
 						got := r.Route([]byte(name), []byte(key), func() message.Table { return headers }, nil)
 						if !slices.Equal(got, want) {
 							t.Fatalf("route %s %q %v: got %v, want %v", name, key, headers, got, want)
 						}
+					}
+				}
+				for _, name := range exchangeNames {
+					want := m.route(name, headers, keys...)
+					got := r.RouteAll([]byte(name), [][]byte{[]byte(keys[0]), []byte(keys[1])}, func() message.Table { return headers }, nil)
+					if !slices.Equal(got, want) {
+						t.Fatalf("route %s %q %v: got %v, want %v", name, keys, headers, got, want)
 					}
 				}
 			},

@@ -179,12 +179,41 @@ func (r *Router) Route(exchange, key []byte, headers func() message.Table, out [
 		return append(out, ids...)
 	}
 	start := len(out)
-	r.walk.exchanges = r.exchanges
-	out = r.walk.run(x, key, headers, out)
-	slices.Sort(out[start:])
-	out = out[:start+len(slices.Compact(out[start:]))]
+	r.walk.keys = append(r.walk.keys[:0], key)
+	out = r.search(x, headers, out)
 	if !r.walk.byHeaders && !r.walk.byChance {
 		r.cache.put(x, key, r.walk.byKey, out[start:])
 	}
 	return out
+}
+
+// RouteAll is Route for a message that has several keys, one at least. Every exchange on the way looks at all of them, and its
+// alternate gets what none of them leads on from it; an exchange that goes by a key's hash goes by the first one's.
+func (r *Router) RouteAll(exchange []byte, keys [][]byte, headers func() message.Table, out []uint32) []uint32 {
+	if len(exchange) > 0 {
+		x := r.exchanges[string(exchange)]
+		if x == nil {
+			return out
+		}
+		r.walk.keys = append(r.walk.keys[:0], keys...)
+		return r.search(x, headers, out)
+	}
+	start := len(out)
+	for _, key := range keys {
+		out = r.Route(nil, key, nil, out)
+	}
+	return compact(out, start)
+}
+
+// search walks from x by the walk's keys, past the cache.
+func (r *Router) search(x *exchange, headers func() message.Table, out []uint32) []uint32 {
+	start := len(out)
+	r.walk.exchanges = r.exchanges
+	return compact(r.walk.run(x, headers, out), start)
+}
+
+// compact sorts ids from start on, and leaves each once.
+func compact(ids []uint32, start int) []uint32 {
+	slices.Sort(ids[start:])
+	return ids[:start+len(slices.Compact(ids[start:]))]
 }

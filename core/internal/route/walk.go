@@ -5,6 +5,7 @@ import "github.com/understudy-mq/understudy/core/message"
 // walk finds the queues of a message from scratch. Its slices are kept for the next one.
 type walk struct {
 	todo      []*exchange
+	keys      [][]byte // the message's
 	round     uint64
 	topics    topicWalk
 	headers   headers
@@ -16,9 +17,9 @@ type walk struct {
 	exchanges map[string]*exchange
 }
 
-// run appends the ids that exchange first leads to, in no order and maybe several times. Each exchange is visited once,
-// so cycles end.
-func (w *walk) run(first *exchange, key []byte, read func() message.Table, out []uint32) []uint32 {
+// run appends the ids that exchange first leads to by w.keys, in no order and maybe several times. Each exchange is visited
+// once, so cycles end; it is left by whichever of the keys, not by the one alone that led to it.
+func (w *walk) run(first *exchange, read func() message.Table, out []uint32) []uint32 {
 	w.round++
 	w.byKey, w.byHeaders, w.byChance = false, false, false
 	w.headers = headers{read: read}
@@ -29,27 +30,32 @@ func (w *walk) run(first *exchange, key []byte, read func() message.Table, out [
 		x := w.todo[last]
 		w.todo = w.todo[:last]
 		w.found = false
-		out = w.leave(x, key, out)
+		out = w.leave(x, out)
 		if other := w.exchanges[x.alternate]; !w.found && other != nil {
 			w.visit(other)
 		}
 	}
 	w.headers = headers{}
+	clear(w.keys)
 	return out
 }
 
 // leave takes all ways out of x that match.
-func (w *walk) leave(x *exchange, key []byte, out []uint32) []uint32 {
+func (w *walk) leave(x *exchange, out []uint32) []uint32 {
 	switch x.kind {
 	case Direct:
 		w.byKey = true
-		if at := x.keys[string(key)]; at != nil {
-			out = w.follow(at, out)
+		for _, key := range w.keys {
+			if at := x.keys[string(key)]; at != nil {
+				out = w.follow(at, out)
+			}
 		}
 	case Topic:
 		w.byKey = true
-		for _, n := range w.topics.match(&x.words, key) {
-			out = w.follow(&n.bucket, out)
+		for _, key := range w.keys {
+			for _, n := range w.topics.match(&x.words, key) {
+				out = w.follow(&n.bucket, out)
+			}
 		}
 	case Headers:
 		w.byHeaders = true
@@ -60,7 +66,7 @@ func (w *walk) leave(x *exchange, key []byte, out []uint32) []uint32 {
 			}
 		}
 	case ConsistentHash, ModulusHash:
-		if b := x.all.heaviest(w.hash(x, key)); b != nil {
+		if b := x.all.heaviest(w.hash(x)); b != nil {
 			out = w.take(b, out)
 		}
 	case Random:
