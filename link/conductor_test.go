@@ -148,7 +148,7 @@ func TestAPromotionWaitsForAStandbyThatIsNewToHearOfItsSource(t *testing.T) {
 	a := newAssembly()
 	standing := a.groups
 	looked := make(chan struct{})
-	a.groups, a.waits, a.looked = map[uint64]Standing{0: {}, 1: {}, 2: {}}, true, looked
+	a.groups, a.waits, a.looked = map[uint64]Standing{0: {Role: Primary}, 1: {Role: Primary}, 2: {Role: Primary}}, true, looked
 	for id := range 3 {
 		conduct(t, a, id+1)
 	}
@@ -174,7 +174,7 @@ func TestAPromotionOfWhatNeverBecomesAStandbyIsRefused(t *testing.T) {
 		says  string
 	}{{false, "nothing to promote"}, {true, "has not heard of its source"}} {
 		a := newAssembly()
-		a.groups, a.waits = map[uint64]Standing{0: {}, 1: {}, 2: {}}, x.waits
+		a.groups, a.waits = map[uint64]Standing{0: {Role: Primary}, 1: {Role: Primary}, 2: {Role: Primary}}, x.waits
 		c := NewConductor(member{a, 1}, New(Options{Logger: discard()}), discard())
 		now := time.Now()
 		c.now = func() time.Time { now = now.Add(nobodyLimit / 2); return now }

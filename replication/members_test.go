@@ -2,6 +2,7 @@ package replication_test
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -110,7 +111,9 @@ func TestLeaderMovesOnRequestFromAnyNode(t *testing.T) {
 	eventually(t, "the new leader leads", func() bool { return leaderOf(ms) == to })
 }
 
-func TestFollowerTooFarBehindIsBroughtUpByASnapshot(t *testing.T) {
+// behind is a cluster of which a member that is down needs a snapshot, and the one that leads.
+func behind(t *testing.T) (down, up *member) {
+	t.Helper()
 	ms := cluster(t, 3, func(m *member) {
 		m.machine.Keep = false
 		m.opts.SegmentBytes, m.opts.FollowerLagBytes, m.opts.CheckpointBytes = 64<<10, 128<<10, 64<<10
@@ -118,20 +121,31 @@ func TestFollowerTooFarBehindIsBroughtUpByASnapshot(t *testing.T) {
 	for _, m := range ms {
 		<-m.reg
 	}
-	down := ms[leaderOf(ms)%3+1]
+	down = ms[leaderOf(ms)%3+1]
 	reaches := down.group().Status().LastIndex
 	down.stop()
 	down.machine.Crash()
-	up := ms[leaderOf(ms)]
+	up = ms[leaderOf(ms)]
 	if up == nil {
 		t.Fatal("no leader")
 	}
-	for range 64 {
-		if err := up.group().Submit(simtest.Bytes(32<<10), 1); err != nil {
-			t.Fatal(err)
+	up.write(64)
+	eventually(t, "the log was cut", func() bool { return up.group().Status().FirstIndex > reaches+1 })
+	return down, up
+}
+
+// write submits so many times 32 KiB.
+func (m *member) write(times int) {
+	m.t.Helper()
+	for range times {
+		if err := m.group().Submit(simtest.Bytes(32<<10), 1); err != nil {
+			m.t.Fatal(err)
 		}
 	}
-	eventually(t, "the log was cut", func() bool { return up.group().Status().FirstIndex > reaches+1 })
+}
+
+func TestFollowerTooFarBehindIsBroughtUpByASnapshot(t *testing.T) {
+	down, up := behind(t)
 	down.start()
 	<-down.reg
 	if down.machine.Installed == 0 {
@@ -142,6 +156,36 @@ func TestFollowerTooFarBehindIsBroughtUpByASnapshot(t *testing.T) {
 		t.Errorf("it does not serve: %v", err)
 	}
 	eventually(t, "it serves", func() bool { return up.machine.Count() == 65 })
+}
+
+// stalling is a machine whose first snapshot is not staged before it may be.
+type stalling struct {
+	*simtest.Machine
+	begun, may chan struct{}
+	once       *sync.Once
+}
+
+func (s stalling) Stage(ctx context.Context, r io.Reader) (index, term uint64, conf []byte, err error) {
+	s.once.Do(func() {
+		close(s.begun)
+		<-s.may
+	})
+	return s.Machine.Stage(ctx, r)
+}
+
+func TestLogIsGivenBackThoughAFollowerDoesNotTakeItsSnapshot(t *testing.T) {
+	down, up := behind(t)
+	s := stalling{down.machine, make(chan struct{}), make(chan struct{}), new(sync.Once)}
+	down.opts.Machines[0] = s
+	free := sync.OnceFunc(func() { close(s.may) })
+	t.Cleanup(free)
+	down.start()
+	<-s.begun
+	cut := up.group().Status().LastIndex
+	up.write(128)
+	eventually(t, "the log is cut behind the snapshot that is on its way", func() bool { return up.group().Status().FirstIndex > cut+1 })
+	free()
+	eventually(t, "caught up", func() bool { return down.machine.Fingerprint() == up.machine.Fingerprint() })
 }
 
 func TestLogIsGivenBackWhenNothingInItIsLive(t *testing.T) {

@@ -28,9 +28,10 @@ const (
 	shortLives, roundsOfAShortLife = 2, 2
 	// stepsOfACrew is how many steps clients take before others take their places.
 	stepsOfACrew = 400
-	// segmentsLeft is how many segments a log may have that nothing is in: what a checkpoint, which comes with the next bytes, and a
-	// follower need of it.
-	segmentsLeft = 5
+	// segmentsLeft is how many segments a log may have that nothing is in: the one that is written, one that waits for a checkpoint, which
+	// comes with the next bytes, and what is kept for a follower, followerLagBytes in segments that may be half empty, since large entries are
+	// not cut in two. A log that is not given back has hundreds.
+	segmentsLeft = 2 + 2*followerLagBytes/segmentBytes
 )
 
 // TestClusterLivesThroughEverythingAtOnce has clients at work, and a standby read along, while power goes, leaders and members change, disks

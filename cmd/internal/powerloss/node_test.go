@@ -29,6 +29,7 @@ const (
 	systemGroup = 0
 	// followerLagBytes of log are kept for a follower that falls behind.
 	followerLagBytes = 192 << 10
+	segmentBytes     = 64 << 10
 	// patience bounds every wait; nothing is expected to take nearly as long.
 	patience = time.Minute
 )
@@ -176,7 +177,7 @@ func (n *node) startRaft() error {
 			},
 		},
 		// Small, so that segments are sealed, emptied and dropped, and checkpoints made, all the time.
-		TickInterval: 5 * time.Millisecond, ElectionTicks: 100, SegmentBytes: 64 << 10, LogBytesMax: 32 << 10,
+		TickInterval: 5 * time.Millisecond, ElectionTicks: 100, SegmentBytes: segmentBytes, LogBytesMax: 32 << 10,
 		CheckpointBytes: 32 << 10, FollowerLagBytes: followerLagBytes, HoldDiskPercent: 100,
 	}
 	if n.peers == nil {
