@@ -4,23 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/understudy-mq/understudy/interop/rawclient"
 )
-
-func TestSuitePassiveDeclareKeepsAQueueThatExpires(t *testing.T) {
-	c := connect(t)
-	q := c.queue(table{"x-expires": 2000})
-	began := time.Now()
-	c.awaitThat(func() error { // twice its life passes, while it is asked for alone
-		c.call(1, "queue.declare-ok", "queue.declare", q, true)
-		if time.Since(began) < 4*time.Second {
-			return fmt.Errorf("only %v have passed", time.Since(began))
-		}
-		return nil
-	})
-}
 
 func TestSuiteEveryExchangeOnTheWayLooksAtAllKeys(t *testing.T) {
 	c := connect(t)
