@@ -22,6 +22,18 @@ func refused404(channel uint16) session.Event {
 }
 
 // each case feeds frames to a connection with channel 1 open.
+func TestAClientThatHasUsedUpItsChannelsIsTold(t *testing.T) {
+	g := newRig(t)
+	g.recv.start()
+	g.in(startOk("guest", "guest"), tuneOk(2, 131072, 0), connectionOpen("/"))
+	for _, c := range []uint16{1, 2} {
+		g.in(frame(c, &wire.ChannelOpen{}))
+		g.tell(reply(c, entry.KindChannelOpen))
+	}
+	want(t, "a third", g.in(frame(3, &wire.ChannelOpen{})),
+		`0 ConnectionClose ReplyCode=530 ReplyText="NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)" ClassID=20 MethodID=10`)
+}
+
 func TestMethodsBecomeCommands(t *testing.T) {
 	table := []byte{1, 'k', 't', 1}
 	for _, c := range []struct {

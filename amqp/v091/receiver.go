@@ -200,9 +200,19 @@ func (r *receiver) frame(f *wire.Frame) *fault {
 	case f.Channel == 0:
 		return r.connectionFrame(f)
 	case f.Channel > r.channelMax:
-		return refuse(core.CodeChannelError, frameMethod(f), "channel number %d is higher than the negotiated channel_max (%d)", f.Channel, r.channelMax)
+		return r.beyond(f)
 	}
 	return r.channelFrame(f)
+}
+
+// beyond refuses a channel above channel_max, which is the highest number; RabbitMQ counts open channels, and clients know its word for
+// a client that has used them all up.
+func (r *receiver) beyond(f *wire.Frame) *fault {
+	id, n := frameMethod(f), r.shared.open.Load()
+	if id == wire.IDChannelOpen && n >= int32(r.channelMax) {
+		return refuse(core.CodeNotAllowed, id, "number of channels opened (%d) has reached the negotiated channel_max (%d)", n, r.channelMax)
+	}
+	return refuse(core.CodeChannelError, id, "channel number %d is higher than the negotiated channel_max (%d)", f.Channel, r.channelMax)
 }
 
 // heartbeat checks one; that octets came is all that it says.

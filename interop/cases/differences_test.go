@@ -46,11 +46,6 @@ var differences = map[string]difference{
 		rabbitmq: "connection.close 541 INTERNAL_ERROR",
 		reason:   "the specification has both types, and headers that nothing need read pass as they are",
 	},
-	"B15 channel beyond the agreed number": {
-		ours:     "connection.close 504 CHANNEL_ERROR - channel number 4 is higher than the negotiated channel_max (3)",
-		rabbitmq: "connection.close 530 NOT_ALLOWED - number of channels opened (3) has reached the negotiated channel_max (3)",
-		reason:   "channel_max is the highest channel number, as the specification has it; RabbitMQ counts open channels",
-	},
 	"B15 more channels than proposed": {
 		ours:     "connection.close 530 NOT_ALLOWED - negotiated channel_max = 2048 is higher than the maximum allowed value (2047)",
 		rabbitmq: "end",
