@@ -210,7 +210,7 @@ func (r *receiver) frame(f *wire.Frame) *fault {
 func (r *receiver) beyond(f *wire.Frame) *fault {
 	id, n := frameMethod(f), r.shared.open.Load()
 	if id == wire.IDChannelOpen && n >= int32(r.channelMax) {
-		return refuse(core.CodeNotAllowed, id, "number of channels opened (%d) has reached the negotiated channel_max (%d)", n, r.channelMax)
+		return refuse(core.CodeNotAllowed, 0, "number of channels opened (%d) has reached the negotiated channel_max (%d)", n, r.channelMax)
 	}
 	return refuse(core.CodeChannelError, id, "channel number %d is higher than the negotiated channel_max (%d)", f.Channel, r.channelMax)
 }

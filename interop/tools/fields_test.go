@@ -49,7 +49,7 @@ var reads = []struct {
 	{"management clients", "/api/queues?page=1&page_size=1&sort=messages&sort_reverse=true&columns=name,messages", "items.[].name items.[].messages page_count"},
 	{"management clients", "/api/users", "[].name [].password_hash [].hashing_algorithm [].tags [].limits"},
 	{"management clients", "/api/definitions", "rabbit_version rabbitmq_version product_name product_version users.[].name vhosts.[].name permissions.[].user topic_permissions parameters " +
-		"global_parameters.[].name policies queues.[].durable exchanges.[].type bindings.[].source"},
+		"global_parameters policies queues.[].durable exchanges.[].type bindings.[].source"},
 	{"management clients", "/api/whoami", "name tags"},
 	{"management clients", "/api/cluster-name", "name"},
 	{"management clients", "/api/aliveness-test/%2F", "status"},
