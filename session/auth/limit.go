@@ -63,7 +63,7 @@ func (l *limiter) begin(from netip.Addr, user string, byUser bool) (attempt, boo
 	defer l.mu.Unlock()
 	now := l.now()
 	a := attempt{limiter: l, pair: pair{sourceOf(from), user}, byUser: byUser}
-	if a.known = byUser && (from.IsLoopback() || l.pairs.has(a.pair)); a.known {
+	if a.known = l.knows(a.pair, from, byUser); a.known {
 		return a, l.pairs.pay(a.pair, now)
 	}
 	if !l.sources.pay(a.pair.source, now) {
@@ -76,13 +76,18 @@ func (l *limiter) begin(from netip.Addr, user string, byUser bool) (attempt, boo
 	return a, true
 }
 
+// knows says whether an attempt pays from its pair's own account. l.mu is held.
+func (l *limiter) knows(p pair, from netip.Addr, byUser bool) bool {
+	return byUser && (from.IsLoopback() || l.pairs.has(p))
+}
+
 // spent says whether begin would refuse now; nothing is paid.
 func (l *limiter) spent(from netip.Addr, user string, byUser bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	p := pair{sourceOf(from), user}
-	if byUser && (from.IsLoopback() || l.pairs.has(p)) {
+	if l.knows(p, from, byUser) {
 		return l.pairs.spent(p, now)
 	}
 	return l.sources.spent(p.source, now) || byUser && l.users.spent(user, now)

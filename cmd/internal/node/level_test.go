@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,16 +14,7 @@ func startOlder(t *testing.T, c config.Config) *Node {
 	t.Helper()
 	o := options(t, c)
 	o.Older = 1
-	n, err := Start(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if !n.draining.Load() {
-			stop(t, n)
-		}
-	})
-	return n
+	return startWith(t, o)
 }
 
 // raised waits until every group of the nodes is at the newest feature level.

@@ -3,7 +3,6 @@ package node
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -52,16 +51,7 @@ func startLogged(t *testing.T, c config.Config, to *lines) *Node {
 	t.Helper()
 	o := options(t, c)
 	o.Logger = slog.New(slog.NewJSONHandler(to, nil))
-	n, err := Start(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if !n.draining.Load() {
-			stop(t, n)
-		}
-	})
-	return n
+	return startWith(t, o)
 }
 
 func TestALogSaysAPlannedChangeOfLeadersOnceAndTheEndOfAnOutage(t *testing.T) {

@@ -48,7 +48,13 @@ func options(t *testing.T, c config.Config) Options {
 
 func start(t *testing.T, c config.Config) *Node {
 	t.Helper()
-	n, err := Start(context.Background(), options(t, c))
+	return startWith(t, options(t, c))
+}
+
+// startWith starts a node that is stopped when the test ends, if it was not before.
+func startWith(t *testing.T, o Options) *Node {
+	t.Helper()
+	n, err := Start(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
